@@ -1,0 +1,36 @@
+# Everything a developer does, each on a machine with nothing but Python and make.
+#   make demo   set up, then the whole job on the generated corpus
+#   make test   set up, then lint, types and tests
+#   make bench  set up, then every benchmark that runs on this machine
+PYTHON ?= python3
+VENV   := .venv
+RUN    := $(VENV)/bin
+
+.PHONY: demo test lint bench clean
+
+demo: $(VENV)/.installed
+	$(RUN)/focat demo
+
+test: lint
+	$(RUN)/pytest
+
+lint: $(VENV)/.installed
+	$(RUN)/ruff check .
+	$(RUN)/ruff format --check .
+	$(RUN)/mypy
+
+bench: $(VENV)/.installed-bench
+	$(RUN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV)
+
+# The stamp is newer than what it was made from: a second run installs nothing.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+$(VENV)/.installed-bench: $(VENV)/.installed
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
+	touch $@

@@ -1,0 +1,193 @@
+"""Settings of the corpus room: which files, how they are read, cleaned, normalised and cut into tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, model_validator
+
+
+class Section(BaseModel):
+    """A group of settings. Unknown names are refused; the docstring under a field is its help text."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, validate_default=True)
+
+
+class Located(str):
+    """A string that remembers the folder of the file it was written in."""
+
+    folder: Path
+
+    def __new__(cls, text: str, folder: Path) -> Located:
+        located = super().__new__(cls, text)
+        located.folder = folder
+        return located
+
+
+def _beside_its_file(path: object) -> object:
+    """A relative path in a settings file starts from the folder of that file, not from where focat runs."""
+    if isinstance(path, Located):
+        return path.folder / Path(path).expanduser()
+    return Path(path).expanduser() if isinstance(path, str) else path
+
+
+FilePath = Annotated[Path, BeforeValidator(_beside_its_file)]
+
+
+class Corpus(Section):
+    """What every corpus has, whatever its format."""
+
+    max_documents: PositiveInt | None = None
+    """Take no more than this many documents, from the start of the corpus."""
+    max_pairs: PositiveInt | None = None
+    """Take no more than this many sentence pairs; the last document is cut where the cap falls."""
+
+
+class TextCorpus(Corpus):
+    """Two text files, one sentence per line, a blank line on both sides between documents."""
+
+    format: Literal["text"]
+    source: FilePath
+    """Sentences of the source language."""
+    target: FilePath
+    """Their translations, line for line."""
+
+
+class IdsCorpus(Corpus):
+    """Two text files and a third that names each line's document; equal neighbours are one document."""
+
+    format: Literal["ids"]
+    source: FilePath
+    """Sentences of the source language; here an empty line is an empty sentence."""
+    target: FilePath
+    """Their translations, line for line."""
+    documents: FilePath
+    """The document of each line, line for line."""
+
+
+class TsvCorpus(Corpus):
+    """Tab-separated: `document, source, target`, or `source, target` with blank lines between documents."""
+
+    format: Literal["tsv"]
+    path: FilePath
+    """The file."""
+
+
+class JsonlCorpus(Corpus):
+    """One JSON object per line: a whole document (lists of sentences), or one sentence with its document's id."""
+
+    format: Literal["jsonl"]
+    path: FilePath
+    """The file; fields `source`, `target` and `document`."""
+
+
+class Wit3Corpus(Corpus):
+    """The TED talks of WIT3/IWSLT as published: `train.tags.*`, or `.xml` with `<doc>` and `<seg>`."""
+
+    format: Literal["wit3"]
+    source: FilePath
+    """The file of the source language."""
+    target: FilePath
+    """The file of the target language."""
+
+
+class FragmentsCorpus(Corpus):
+    """Two text files whose lines are whole documents: sentences joined by ` _eos ` (Voita et al., 2019)."""
+
+    format: Literal["fragments"]
+    source: FilePath
+    """Fragments of the source language."""
+    target: FilePath
+    """Their translations, line for line."""
+
+
+class GeneratedCorpus(Corpus):
+    """The generated English-German corpus whose sentences need their context; no files at all."""
+
+    format: Literal["generated"]
+    documents: PositiveInt = 1000
+    """How many documents to generate."""
+    seed: int = 1
+    """Another seed, another corpus; the same seed, the same corpus on every machine."""
+
+
+AnyCorpus = Annotated[
+    TextCorpus | IdsCorpus | TsvCorpus | JsonlCorpus | Wit3Corpus | FragmentsCorpus | GeneratedCorpus,
+    Field(discriminator="format"),
+]
+
+
+class CleaningSettings(Section):
+    """Which pairs to leave out. Whole pairs go, so the two sides stay aligned; each removal is counted."""
+
+    empty: bool = True
+    """Remove pairs with nothing but white space on either side."""
+    identical: bool = False
+    """Remove pairs whose two sides are the same text."""
+    max_characters: PositiveInt | None = None
+    """Remove pairs with a side longer than this many characters."""
+    max_ratio: Annotated[float, Field(gt=1)] | None = None
+    """Remove pairs where one side has over this many times the characters of the other (each counted with 10 more,
+    so that short sentences are not judged by chance)."""
+
+
+class NormalisationSettings(Section):
+    """What is done to text before it becomes tokens, in training and at inference alike."""
+
+    unicode: Literal["none", "NFC", "NFKC"] = "none"
+    """Unicode normal form; `none` keeps the text as it is."""
+    lowercase: bool = False
+    """Lower-case both sides, as the paper does for En→Ru."""
+
+
+class TokenizerSettings(Section):
+    """SentencePiece, trained on the training corpora or brought along."""
+
+    kind: Literal["bpe", "unigram"] = "bpe"
+    """The segmentation algorithm."""
+    joint: bool = True
+    """One vocabulary for both languages, or one each."""
+    vocabulary: Annotated[int, Field(ge=32)] = 32_000
+    """Size of a vocabulary, the four special ids included; smaller when the corpus cannot fill it."""
+    byte_fallback: bool = True
+    """Spell characters that are not in the vocabulary as bytes, so that any text survives."""
+    character_coverage: Annotated[float, Field(gt=0.9, le=1)] = 0.9999
+    """Share of the corpus' characters that get a piece of their own."""
+    sample: PositiveInt = 2_000_000
+    """Train on no more than this many sentences of each language, drawn evenly over the corpus."""
+    source_model: FilePath | None = None
+    """A SentencePiece model to use for the source instead of training one (for both sides if joint)."""
+    target_model: FilePath | None = None
+    """A SentencePiece model for the target; needs `joint: false`."""
+
+    @model_validator(mode="after")
+    def _models_come_in_pairs(self) -> TokenizerSettings:
+        if self.joint and self.target_model is not None:
+            raise ValueError("target_model needs joint: false; with joint: true, source_model serves both sides")
+        if not self.joint and (self.source_model is None) != (self.target_model is None):
+            raise ValueError("with joint: false, give both source_model and target_model, or neither")
+        return self
+
+
+class DataSettings(Section):
+    """From files to a token store."""
+
+    store: FilePath = Path("store")
+    """Folder that `focat prepare` fills and `focat train` reads."""
+    source_language: str = "en"
+    """Language of the source side."""
+    target_language: str = "de"
+    """Language of the target side."""
+    train: tuple[AnyCorpus, ...] = ()
+    """Corpora to train on, one after the other."""
+    dev: tuple[AnyCorpus, ...] = ()
+    """Corpora to validate on; never cleaned."""
+    test: tuple[AnyCorpus, ...] = ()
+    """Corpora to evaluate on; never cleaned."""
+    cleaning: CleaningSettings = CleaningSettings()
+    """Which training pairs to leave out."""
+    normalisation: NormalisationSettings = NormalisationSettings()
+    """What is done to text before it becomes tokens."""
+    tokenizer: TokenizerSettings = TokenizerSettings()
+    """How text becomes tokens."""

@@ -1,0 +1,255 @@
+"""From YAML files and `key=value` overrides to settings; what is wrong with them, in one line."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from focat.config.data import Located
+from focat.config.schema import Settings
+from focat.errors import FocatError
+
+Tree = dict[str, Any]
+
+
+def load_settings(path: Path, overrides: Sequence[str] = ()) -> Settings:
+    """The settings in `path`, over those of its `base:` files, under the overrides."""
+    tree = _read_with_bases(path, ())
+    for override in overrides:
+        _apply(tree, override)
+    try:
+        return Settings.model_validate(tree)
+    except ValidationError as error:
+        raise FocatError(f"{path}: {_explain(error, tree)}") from None
+
+
+def dump_settings(settings: Settings) -> str:
+    """The settings as YAML that `load_settings` reads back."""
+    return yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def settings_schema() -> Tree:
+    """A JSON schema of settings files, for editors."""
+    schema = Settings.model_json_schema()
+    one_or_more = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+    schema["properties"] = {
+        "base": {
+            **one_or_more,
+            "description": "Settings files to start from, beside this one; later ones win.",
+        },
+        **schema["properties"],
+    }
+    return schema
+
+
+# ------------------------------------------------------------------------------------------------- reading files
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML whose strings remember their file's folder, and where a key given twice is an error."""
+
+    folder: Path
+
+
+def _string(loader: _Loader, node: yaml.ScalarNode) -> Located:
+    return Located(str(loader.construct_scalar(node)), loader.folder)
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> Tree:
+    tree: Tree = {}
+    for key_node, value_node in node.value:
+        key = str(loader.construct_object(key_node, deep=True))
+        if key in tree:
+            raise yaml.constructor.ConstructorError(None, None, f"'{key}' is given twice", key_node.start_mark)
+        tree[key] = loader.construct_object(value_node, deep=True)
+    return tree
+
+
+_Loader.add_constructor("tag:yaml.org,2002:str", _string)
+_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
+
+
+def _read_with_bases(path: Path, above: tuple[Path, ...]) -> Tree:
+    if path.resolve() in above:
+        raise FocatError(f"{path}: its base files lead back to itself; take one `base:` out")
+    tree = _read(path)
+    bases = tree.pop("base", [])
+    merged: Tree = {}
+    for base in [bases] if isinstance(bases, str) else bases or []:
+        base_path = path.parent / str(base)
+        if not base_path.is_file():
+            raise FocatError(f"{path}: base: {base}: there is no file {base_path}")
+        merged = _merge(merged, _read_with_bases(base_path, (*above, path.resolve())))
+    return _merge(merged, tree)
+
+
+def _read(path: Path) -> Tree:
+    try:
+        loader = _Loader(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FocatError(f"{path}: cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, yaml.reader.ReaderError):
+        raise FocatError(f"{path}: is not a text file in UTF-8") from None
+    loader.folder = path.parent
+    try:
+        tree = loader.get_single_data()
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise FocatError(f"{path}, line {line}: not valid YAML: {error.problem}") from None
+    finally:
+        loader.dispose()
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise FocatError(f"{path}: holds a {type(tree).__name__}; expected sections such as `windows:` and `model:`")
+    return tree
+
+
+def _merge(under: Tree, over: Tree) -> Tree:
+    """Sections are merged, anything else is replaced."""
+    merged = dict(under)
+    for key, value in over.items():
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = _merge(merged[key], value) if both else value
+    return merged
+
+
+def _apply(tree: Tree, override: str) -> None:
+    name, equals, text = override.partition("=")
+    if not equals or not name:
+        raise FocatError(f"{override}: an override is written key=value, as in windows.before=3")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        value = text
+    *sections, last = name.split(".")
+    here: Any = tree
+    for part in sections:
+        if isinstance(here, list) and part.isdigit() and int(part) < len(here):
+            here = here[int(part)]
+            continue
+        if not isinstance(here, dict):
+            raise FocatError(f"{override}: there is no setting {name}")
+        if not isinstance(here.get(part), dict | list):
+            here[part] = {}
+        here = here[part]
+    if isinstance(here, list) and last.isdigit() and int(last) < len(here):
+        here[int(last)] = value
+    elif isinstance(here, dict):
+        here[last] = value
+    else:
+        raise FocatError(f"{override}: there is no setting {name}")
+
+
+# -------------------------------------------------------------------------------------------- explaining errors
+
+
+def _explain(error: ValidationError, tree: Tree) -> str:
+    """The first setting that is wrong: its name, its value, what is allowed, and the nearest valid name."""
+    problems: dict[str, list[str]] = {}
+    for detail in error.errors():
+        name = _name(detail["loc"], tree, keep_last=detail["type"] == "missing")
+        given = detail["input"]
+        shown = "" if detail["type"] == "missing" or isinstance(given, dict | BaseModel) else f" = {given}"
+        problems.setdefault(f"{name}{shown}", []).append(_what_is_wrong(detail, name))
+    # Where a section is one of several choices, what is wrong inside it says more than that it is no number.
+    outer = {name for name in problems for other in problems if other.startswith(f"{name}.")}
+    (subject, messages), *others = [item for item in problems.items() if item[0] not in outer]
+    text = f"{subject}: " if subject else ""
+    text += ", or ".join(dict.fromkeys(messages))
+    return text + (f" (and {len(others)} more)" if others else "")
+
+
+def _what_is_wrong(detail: Any, name: str) -> str:
+    context, location = detail.get("ctx", {}), detail["loc"]
+    match detail["type"]:
+        case "extra_forbidden":
+            return _no_such(name, location[:-1])
+        case "missing":
+            return "is needed and not given"
+        case "literal_error":
+            return f"should be {context['expected']}{_nearest_choice(str(detail['input']), context['expected'])}"
+        case "union_tag_invalid":
+            near = _nearest_choice(context["tag"], context["expected_tags"])
+            return f"format {context['tag']} should be one of {context['expected_tags']}{near}"
+        case "union_tag_not_found":
+            tags = [_tag(model) or "" for model in _models_at(location)]
+            return f"is a corpus without a format: one of {', '.join(tags)}"
+        case "model_type" | "model_attributes_type":
+            fields = [name for model in _models_at(location) for name in model.model_fields]
+            return f"should be a section with {', '.join(fields)}"
+    message = str(detail["msg"]).removeprefix("Input ").removeprefix("Value error, ")
+    return message.replace("a valid integer, unable to parse string as an integer", "a whole number")
+
+
+def _name(location: tuple[int | str, ...], tree: Any, keep_last: bool) -> str:
+    """The dotted name of a place; pydantic's location also holds the names of union members, which are dropped."""
+    parts: list[str] = []
+    here = tree
+    for i, part in enumerate(location):
+        inside = (isinstance(here, dict) and part in here) or (isinstance(here, list) and isinstance(part, int))
+        if inside:
+            here = here[part]
+        if inside or (keep_last and i == len(location) - 1):
+            parts.append(str(part))
+    return ".".join(parts)
+
+
+def _no_such(dotted: str, location: tuple[int | str, ...]) -> str:
+    section, dot, name = dotted.rpartition(".")
+    names = sorted({field for model in _models_at(location) for field in model.model_fields})
+    near = [section + dot + n for n in difflib.get_close_matches(name, names, 1, 0.6)]
+    if not near:  # perhaps the right name in the wrong place
+        everywhere = list(_all_names(Settings))
+        near = [n for n in everywhere if n.rpartition(".")[2] == name] or [
+            n for n in everywhere if difflib.get_close_matches(name, [n.rpartition(".")[2]], 1, 0.75)
+        ]
+    meant = f"; did you mean {near[0]}?" if near else ""
+    return f"there is no such setting{meant} (here: {', '.join(names)})"
+
+
+def _nearest_choice(given: str, allowed: str) -> str:
+    choices = [choice.strip("' ") for choice in allowed.replace(" or ", ", ").split(", ")]
+    near = difflib.get_close_matches(given, choices, 1, 0.5)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The sections inside a type annotation."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models(argument)
+
+
+def _tag(model: type[BaseModel]) -> str | None:
+    field = model.model_fields.get("format")
+    if field is None or get_origin(field.annotation) is not Literal:
+        return None
+    return str(get_args(field.annotation)[0])
+
+
+def _models_at(location: tuple[int | str, ...]) -> list[type[BaseModel]]:
+    models: list[type[BaseModel]] = [Settings]
+    for part in location:
+        if isinstance(part, int):
+            continue
+        fields = [model.model_fields[part] for model in models if part in model.model_fields]
+        if fields:
+            models = [inner for field in fields for inner in _models(field.annotation)]
+        else:
+            models = [model for model in models if part == _tag(model) or model.__name__ in part]
+    return models
+
+
+def _all_names(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, field in section.model_fields.items():
+        yield prefix + name
+        for inner in _models(field.annotation):
+            if _tag(inner) is None:
+                yield from _all_names(inner, f"{prefix}{name}.")

@@ -1,0 +1,298 @@
+"""Every setting of focat, typed, validated, and documented where it is declared (corpora: see `data`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from focat.config.data import DataSettings, FilePath, Section
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Rate = Annotated[float, Field(ge=0, lt=1)]
+
+
+class WindowSettings(Section):
+    """Which sentences surround the current one. s4to4 is `before: 3`; s4to1 adds `target_before: 0`."""
+
+    before: NonNegativeInt = 3
+    """Sentences in front of the current one, on the source."""
+    after: NonNegativeInt = 0
+    """Sentences behind the current one, on the source."""
+    target_before: NonNegativeInt | None = None
+    """The same on the target; as many as on the source if not given."""
+    target_after: NonNegativeInt | None = None
+    """The same on the target; as many as on the source if not given."""
+    sizes: Literal["fixed", "random"] = "fixed"
+    """`random` draws the number of context sentences of each window anew in each epoch, from none to all
+    (multi-resolution training)."""
+    max_tokens: Annotated[int, Field(ge=8)] = 1024
+    """Longest window, in tokens of one side. A longer one loses its farthest context sentences first, and says so."""
+
+    @model_validator(mode="after")
+    def _target_within_source(self) -> WindowSettings:
+        for name in ("before", "after"):
+            wanted, limit = getattr(self, f"target_{name}"), getattr(self, name)
+            if wanted is not None and wanted > limit:
+                raise ValueError(
+                    f"target_{name} is {wanted} but {name} is {limit}: the target has the same sentences or fewer"
+                )
+        return self
+
+    @property
+    def target(self) -> tuple[int, int]:
+        """Context sentences on the target: (before, after)."""
+        before = self.before if self.target_before is None else self.target_before
+        after = self.after if self.target_after is None else self.target_after
+        return before, after
+
+    @property
+    def size(self) -> int:
+        """K: the most sentences a window can have."""
+        return self.before + 1 + self.after
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "tiny": {
+        "width": 96,
+        "feedforward": 384,
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "heads": 4,
+        "dropout": 0.0,
+    },
+    "small": {
+        "width": 256,
+        "feedforward": 1024,
+        "encoder_layers": 4,
+        "decoder_layers": 4,
+        "heads": 4,
+        "dropout": 0.1,
+    },
+    "base": {
+        "width": 512,
+        "feedforward": 2048,
+        "encoder_layers": 6,
+        "decoder_layers": 6,
+        "heads": 8,
+        "dropout": 0.3,
+    },
+    "big": {
+        "width": 1024,
+        "feedforward": 4096,
+        "encoder_layers": 6,
+        "decoder_layers": 6,
+        "heads": 16,
+        "dropout": 0.3,
+    },
+}
+
+
+class ModelSettings(Section):
+    """The Transformer and what the paper adds to it. A preset fills what is not given."""
+
+    preset: Literal["tiny", "small", "base", "big"] = "base"
+    """Sizes to start from; `base` and `big` are those of Vaswani et al. (2017)."""
+    width: PositiveInt = 512
+    """Width of the representations."""
+    feedforward: PositiveInt = 2048
+    """Width inside the feed-forward blocks."""
+    encoder_layers: PositiveInt = 6
+    """Layers of the encoder."""
+    decoder_layers: PositiveInt = 6
+    """Layers of the decoder."""
+    heads: PositiveInt = 8
+    """Attention heads; they divide the width."""
+    dropout: Rate = 0.3
+    """Dropout on embeddings and on what each block adds."""
+    attention_dropout: Rate = 0.0
+    """Dropout on attention weights."""
+    activation_dropout: Rate = 0.0
+    """Dropout inside the feed-forward blocks."""
+    norm: Literal["post", "pre"] = "post"
+    """Layer normalisation after each block (the paper) or before it."""
+    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    """Non-linearity of the feed-forward blocks."""
+    embeddings: Literal["separate", "tied", "shared"] = "tied"
+    """`tied`: target embedding and output projection are one matrix; `shared`: the source embedding too, which needs a
+    joint vocabulary; `separate`: three matrices."""
+    positions: Literal["sinusoidal", "learned", "rotary"] = "sinusoidal"
+    """How a token knows where it stands."""
+    shift: NonNegativeInt | Literal["avg-corpus", "avg-sequence"] = 0
+    """Segment shift: every sentence of a window starts this many positions later than it would. `avg-corpus` is the
+    mean sentence length of the training corpus, `avg-sequence` that of each window's source."""
+    segment_embeddings: Literal["none", "sinusoidal", "learned", "one-hot"] = "none"
+    """Embedding of a sentence's distance from the current one, added to its tokens."""
+    segment_embeddings_at: Literal["input", "every-layer"] = "input"
+    """Add segment embeddings once, or again at the input of every layer (persistent)."""
+    attention: Literal["full", "long-short", "group"] = "full"
+    """Who sees whom: everything; some heads only their own sentence (Zhang et al., 2020); or own sentence only, except
+    in chosen layers (Bao et al., 2021)."""
+    local_heads: PositiveInt | None = None
+    """With `attention: long-short`, how many heads see only their own sentence; half of them if not given."""
+    global_layers: tuple[NonNegativeInt, ...] | None = None
+    """With `attention: group`, the layers that see the whole window, counted from 0; the top two if not given."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_from_preset(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        return {**PRESETS.get(str(given.get("preset", "base")), {}), **given}
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> ModelSettings:
+        if self.width % (2 * self.heads):
+            raise ValueError(f"width {self.width} must be a multiple of twice the number of heads, {self.heads}")
+        if self.local_heads is not None and self.attention != "long-short":
+            raise ValueError("local_heads needs attention: long-short")
+        if self.local_heads is not None and self.local_heads >= self.heads:
+            raise ValueError(
+                f"local_heads is {self.local_heads} of {self.heads} heads: one at least must see the window"
+            )
+        if self.global_layers is not None and self.attention != "group":
+            raise ValueError("global_layers needs attention: group")
+        return self
+
+
+class DiscountSchedule(Section):
+    """A discount that moves in a straight line from one value to another, and stays there."""
+
+    start: Share = 1.0
+    """Discount until the movement begins."""
+    end: Share = 0.01
+    """Discount after the movement."""
+    begin_at: Share = 0.0
+    """When the movement begins, as a share of the training budget."""
+    end_at: Share = 0.5
+    """When it is over."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> DiscountSchedule:
+        if self.end_at <= self.begin_at:
+            raise ValueError(f"end_at is {self.end_at}: it must come after begin_at, {self.begin_at}")
+        return self
+
+
+class ObjectiveSettings(Section):
+    """What training minimises: equation 2 of the paper on the label-smoothed loss."""
+
+    discount: Share | DiscountSchedule = 1.0
+    """CD: the weight of the context's tokens; the current sentence's is 1. 1 is plain concatenation, the paper's
+    choice is 0.01. Or a schedule: `{start, end, begin_at, end_at}`."""
+    label_smoothing: Rate = 0.1
+    """Probability mass spread evenly over the vocabulary."""
+    chunk_tokens: PositiveInt = 4096
+    """Tokens whose logits exist at the same time."""
+
+
+class BudgetSettings(Section):
+    """When training is over: at whichever limit is reached first."""
+
+    updates: PositiveInt | None = None
+    """Updates of the weights."""
+    epochs: PositiveInt | None = None
+    """Passes over the corpus."""
+    minutes: PositiveFloat | None = None
+    """Minutes of training, over all sessions of a resumed run."""
+
+    @model_validator(mode="after")
+    def _some_limit(self) -> BudgetSettings:
+        if self.updates is None and self.epochs is None and self.minutes is None:
+            raise ValueError("give at least one of updates, epochs and minutes")
+        return self
+
+
+class TrainingSettings(Section):
+    """The optimiser, its schedule, and what is kept."""
+
+    run: FilePath = Path("run")
+    """Folder of the run: settings, tokenizer, checkpoints, log."""
+    seed: int = 1
+    """Seed of weights, dropout and the order of windows."""
+    init_from: FilePath | None = None
+    """Another run (or its checkpoint) whose weights are the starting point."""
+    budget: BudgetSettings = BudgetSettings(updates=100_000)
+    """When training is over."""
+    batch_tokens: PositiveInt = 32_768
+    """Tokens of a batch with its padding, on the longer side."""
+    batches_per_update: PositiveInt = 1
+    """Batches whose gradients are added before each update, over all processes together."""
+    learning_rate: PositiveFloat = 1e-3
+    """Highest learning rate."""
+    schedule: Literal["inverse-sqrt", "cosine", "linear"] = "inverse-sqrt"
+    """What follows the warm-up: the paper's decay, or a way down to zero at the end of the budget."""
+    warmup: NonNegativeInt = 4000
+    """Updates until the highest learning rate."""
+    warmup_from: NonNegativeFloat = 1e-7
+    """Learning rate of the first update."""
+    betas: tuple[Rate, Rate] = (0.9, 0.98)
+    """Adam's memory of gradients and of their squares."""
+    epsilon: PositiveFloat = 1e-8
+    """Adam's guard against division by zero."""
+    weight_decay: NonNegativeFloat = 0.0
+    """Decoupled weight decay."""
+    clip_norm: NonNegativeFloat = 0.0
+    """Longest gradient; 0 never clips."""
+    ema: Rate = 0.0
+    """Decay of a moving average of the weights, kept beside them and used for validation; 0 keeps none."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """`auto` is bfloat16 on GPUs that have it, float32 elsewhere."""
+    compile: Literal["auto", "on", "off"] = "auto"
+    """Compile the layers; `auto` does on GPUs."""
+    device: str = "auto"
+    """`auto` takes a GPU if there is one; or `cpu`, `cuda`, `cuda:1`."""
+    validate_every: PositiveInt | None = None
+    """Validate every so many updates; at the end of each epoch if not given."""
+    criterion: Literal["current", "discounted", "full", "bleu"] = "current"
+    """What decides which checkpoint is best: the loss of the current sentence, of the discounted or the plain window,
+    or BLEU of greedy translations of a sample."""
+    patience: PositiveInt | None = None
+    """Stop after this many validations without improvement; never if not given."""
+    keep: PositiveInt = 5
+    """Checkpoints to keep, besides the best: those nearest to it, which averaging needs, and the last."""
+    save_minutes: PositiveFloat = 10.0
+    """Save at least this often, besides at each validation."""
+    log_every: PositiveInt = 50
+    """Write a line of figures every so many updates."""
+    samples: NonNegativeInt = 3
+    """Validation sentences to translate and show at each validation."""
+
+
+class DecodingSettings(Section):
+    """How documents are translated."""
+
+    beam: PositiveInt = 4
+    """Hypotheses kept at each step; 1 is greedy."""
+    length_penalty: NonNegativeFloat = 0.6
+    """Scores are divided by length to this power."""
+    target_context: Literal["regenerate", "reuse", "none"] = "regenerate"
+    """Where target context comes from: decode the whole window (the paper), reuse our own translations, or none."""
+    max_ratio: PositiveFloat = 2.0
+    """A translation may have this many times the tokens of its source, and `max_extra` more."""
+    max_extra: NonNegativeInt = 20
+    """See `max_ratio`."""
+
+
+class Settings(Section):
+    """All settings of a system, as `focat config` shows them."""
+
+    data: DataSettings = DataSettings()
+    """Corpora and tokens."""
+    windows: WindowSettings = WindowSettings()
+    """Context."""
+    model: ModelSettings = ModelSettings()
+    """Architecture."""
+    objective: ObjectiveSettings = ObjectiveSettings()
+    """Loss."""
+    training: TrainingSettings = TrainingSettings()
+    """Optimisation."""
+    decoding: DecodingSettings = DecodingSettings()
+    """Translation."""
+
+    @model_validator(mode="after")
+    def _sections_agree(self) -> Settings:
+        if self.model.embeddings == "shared" and not self.data.tokenizer.joint:
+            raise ValueError("model.embeddings: shared needs one vocabulary, data.tokenizer.joint: true")
+        return self

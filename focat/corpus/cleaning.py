@@ -1,0 +1,71 @@
+"""Removal of sentence pairs that would teach a model nothing good. Whole pairs go, so the two sides of a
+document stay aligned, and every removal is counted by its reason: kept + removed = read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from focat.config.data import CleaningSettings
+from focat.corpus.document import Document
+from focat.corpus.text_files import is_blank
+
+REASONS = ("empty", "identical", "too long", "ratio")
+"""Why a pair may go. A pair with several faults counts under the first of them."""
+
+RATIO_ALLOWANCE = 10
+"""Characters added to both sides before their lengths are compared: `Yes.` may well become `Ja, natürlich.`"""
+
+
+class Cleaner:
+    """Cleans documents one after the other and counts what it removes."""
+
+    def __init__(self, settings: CleaningSettings) -> None:
+        self.settings = settings
+        self.read = 0
+        """Pairs seen so far."""
+        self.removed = dict.fromkeys(REASONS, 0)
+        """Pairs removed so far, by reason."""
+
+    @property
+    def kept(self) -> int:
+        """Pairs kept so far."""
+        return self.read - sum(self.removed.values())
+
+    def clean_all(self, documents: Iterable[Document]) -> Iterator[Document]:
+        """The cleaned documents; those that lose every pair are left out."""
+        for document in documents:
+            cleaned = self.clean(document)
+            if cleaned is not None:
+                yield cleaned
+
+    def clean(self, document: Document) -> Document | None:
+        """The document without its faulty pairs, or None if no pair is left."""
+        source, target = [], []
+        for source_sentence, target_sentence in zip(document.source, document.target, strict=True):
+            fault = self.fault(source_sentence, target_sentence)
+            if fault is None:
+                source.append(source_sentence)
+                target.append(target_sentence)
+            else:
+                self.removed[fault] += 1
+        self.read += len(document.source)
+        return Document(document.name, source, target) if source else None
+
+    def fault(self, source: str, target: str) -> str | None:
+        """The first of the reasons to remove this pair, or None."""
+        settings = self.settings
+        if settings.empty and (is_blank(source) or is_blank(target)):
+            return "empty"
+        if settings.identical and source == target:
+            return "identical"
+        longer, shorter = len(source), len(target)
+        if longer < shorter:
+            longer, shorter = shorter, longer
+        if settings.max_characters is not None and longer > settings.max_characters:
+            return "too long"
+        if settings.max_ratio is not None and (
+            longer + RATIO_ALLOWANCE > settings.max_ratio * (shorter + RATIO_ALLOWANCE)
+        ):
+            return "ratio"
+        return None

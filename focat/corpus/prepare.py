@@ -1,0 +1,203 @@
+"""`focat prepare`: corpora to a token store, in stages that each appear whole or not at all.
+
+tokenizer/ → train/ → dev/ → test/ → manifest.json. Every stage carries a key, the digest of all it was made from; the
+next call keeps the stages whose key still holds and makes the rest, so an interrupted call loses one stage at most.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from focat.config.data import AnyCorpus, CleaningSettings, Corpus, DataSettings
+from focat.corpus.cleaning import Cleaner
+from focat.corpus.document import Document
+from focat.corpus.readers import read_documents
+from focat.corpus.store import writing_split
+from focat.corpus.tokenizer import Tokenizer, train_tokenizer
+from focat.errors import FocatError
+from focat.files import digest_of, locked, sha256, whole_folder, write_json
+from focat.progress import Progress
+
+STORE_VERSION = 1  # of the layout: another number, another preparation
+_CHUNK = 50_000  # pairs encoded at a time: enough for all cores, little enough for memory
+
+
+def prepare(settings: DataSettings, progress: Progress, overwrite: bool = False) -> dict[str, Any]:
+    """Make the store of these settings, or finish it, or find that it is there; returns its manifest."""
+    if not settings.train:
+        raise FocatError("data.train: names no corpus; give at least one to train on")
+    keys = _stage_keys(settings)
+    store = settings.store
+    store.mkdir(parents=True, exist_ok=True)
+    with locked(store, "another `focat prepare` is filling this store"):
+        manifest = _read_json(store / "manifest.json")
+        if manifest is not None:
+            if manifest["keys"] == keys:
+                progress.say(f"{store} is up to date")
+                return manifest
+            if not overwrite:
+                raise FocatError(
+                    f"{store}: was prepared from other corpora or settings; give another data.store, or --overwrite"
+                )
+            (store / "manifest.json").unlink()
+        tokenizer = _tokenizer_stage(settings, keys["tokenizer"], progress)
+        splits = {}
+        for name in ("train", "dev", "test"):
+            if getattr(settings, name):
+                splits[name] = _split_stage(settings, name, tokenizer, keys[name], progress)
+        manifest = {
+            "version": STORE_VERSION,
+            "source_language": settings.source_language,
+            "target_language": settings.target_language,
+            "source_vocabulary": tokenizer.source.size,
+            "target_vocabulary": tokenizer.target.size,
+            "joint": tokenizer.joint,
+            "keys": keys,
+            "splits": splits,
+        }
+        write_json(store / "manifest.json", manifest)
+        return manifest
+
+
+def _tokenizer_stage(settings: DataSettings, key: str, progress: Progress) -> Tokenizer:
+    folder = settings.store / "tokenizer"
+    if _key_of(folder) == key:
+        return Tokenizer.load(folder)
+    source, target = _EvenSample(settings.tokenizer.sample), _EvenSample(settings.tokenizer.sample)
+    if settings.tokenizer.source_model is None:
+        with progress.bar("reading train", "pairs") as bar:
+            cleaner = Cleaner(settings.cleaning)
+            for document in cleaner.clean_all(_documents(settings.train)):
+                source.extend(document.source)
+                target.extend(document.target)
+                bar.advance(len(document.source))
+        if not source.kept:
+            raise FocatError(f"data.train: cleaning left no pair ({_reasons(cleaner.removed)}); relax data.cleaning")
+    with progress.bar("training the tokenizer"):
+        tokenizer = train_tokenizer(settings.tokenizer, settings.normalisation, source.kept, target.kept)
+    with whole_folder(folder) as unfinished:
+        tokenizer.save(unfinished)
+        write_json(unfinished / "stage.json", {"key": key})
+    return tokenizer
+
+
+def _split_stage(
+    settings: DataSettings, name: str, tokenizer: Tokenizer, key: str, progress: Progress
+) -> dict[str, Any]:
+    folder = settings.store / name
+    if _key_of(folder) != key:
+        corpora: tuple[AnyCorpus, ...] = getattr(settings, name)
+        # What is measured on must stay as it is: only training pairs are ever removed.
+        cleaner = Cleaner(settings.cleaning if name == "train" else CleaningSettings(empty=False))
+        with (
+            whole_folder(folder) as unfinished,
+            writing_split(unfinished, tokenizer) as writer,
+            progress.bar(f"encoding {name}", "pairs") as bar,
+        ):
+            for chunk in _chunks(cleaner.clean_all(_documents(corpora))):
+                writer.write(chunk)
+                bar.advance(sum(len(document.source) for document in chunk))
+            if not cleaner.kept:
+                raise FocatError(f"data.{name}: no pair is left ({_reasons(cleaner.removed)}); relax data.cleaning")
+            writer.finish(read=cleaner.read, removed=cleaner.removed, inputs=_inputs(corpora))
+            write_json(unfinished / "stage.json", {"key": key})
+    split: dict[str, Any] = json.loads((folder / "split.json").read_text(encoding="utf-8"))
+    return split
+
+
+# ------------------------------------------------------------------------------------------------ what a stage is
+
+
+def _stage_keys(settings: DataSettings) -> dict[str, str]:
+    """The digest of all that each stage is made from: the bytes of its inputs, and the settings it reads."""
+    made_by = {
+        "version": STORE_VERSION,
+        "cleaning": settings.cleaning.model_dump(),
+        "normalisation": settings.normalisation.model_dump(),
+    }
+    tokenizer = settings.tokenizer.model_dump(mode="json", exclude={"source_model", "target_model"})
+    models = [model for model in (settings.tokenizer.source_model, settings.tokenizer.target_model) if model]
+    inputs = {name: _inputs(getattr(settings, name)) for name in ("train", "dev", "test")}
+    keys = {
+        "tokenizer": digest_of(
+            [made_by, tokenizer, [_digest(model) for model in models], None if models else inputs["train"]]
+        )
+    }
+    for name, files in inputs.items():
+        if files:
+            keys[name] = digest_of([made_by, keys["tokenizer"], files])
+    return keys
+
+
+def _inputs(corpora: Iterable[Corpus]) -> list[dict[str, Any]]:
+    """Each corpus by its settings, with file names and digests in place of paths: moving files changes nothing."""
+    described = []
+    for corpus in corpora:
+        fields = corpus.model_dump(exclude_none=True)
+        for name, value in fields.items():
+            if isinstance(value, Path):
+                fields[name] = {"file": value.name, "sha256": _digest(value)}
+        described.append(fields)
+    return described
+
+
+def _digest(path: Path) -> str:
+    try:
+        return sha256(path)
+    except OSError as error:
+        raise FocatError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _key_of(folder: Path) -> str | None:
+    stage = _read_json(folder / "stage.json")
+    return stage["key"] if stage else None
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return content
+
+
+# ------------------------------------------------------------------------------------------------ streams of documents
+
+
+def _documents(corpora: Iterable[AnyCorpus]) -> Iterator[Document]:
+    return chain.from_iterable(map(read_documents, corpora))
+
+
+def _chunks(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    chunk: list[Document] = []
+    pairs = 0
+    for document in documents:
+        chunk.append(document)
+        pairs += len(document.source)
+        if pairs >= _CHUNK:
+            yield chunk
+            chunk, pairs = [], 0
+    if chunk:
+        yield chunk
+
+
+class _EvenSample:
+    """At most `most` sentences, spread evenly over a stream of unknown length: every n-th, with n doubling."""
+
+    def __init__(self, most: int) -> None:
+        self.kept: list[str] = []
+        self._most, self._stride, self._seen = most, 1, 0
+
+    def extend(self, sentences: list[str]) -> None:
+        self.kept.extend(sentences[-self._seen % self._stride :: self._stride])
+        self._seen += len(sentences)
+        while len(self.kept) > self._most:
+            self.kept, self._stride = self.kept[::2], self._stride * 2
+
+
+def _reasons(removed: dict[str, int]) -> str:
+    return ", ".join(f"{count} {reason}" for reason, count in removed.items() if count) or "nothing was removed"

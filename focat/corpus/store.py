@@ -1,0 +1,189 @@
+"""The token store: a corpus as flat arrays on disk, mapped into memory, never loaded.
+
+Every sentence is stored with the separator that closes it, so that a window of consecutive sentences is one slice:
+`x1 <S> x2 <S> … xn <S>`, whose last token becomes `<E>` when the window is cut out. Layout: docs/formats.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from focat.corpus.document import Document
+from focat.corpus.tokenizer import Tokenizer
+from focat.corpus.vocabulary import SEPARATOR
+from focat.errors import FocatError
+from focat.files import write_json
+
+SIDES = ("source", "target")
+Integers = NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """All sentences of one side of a split, in the order of the corpus."""
+
+    tokens: Integers  # (tokens,) ids, each sentence closed by a separator
+    offsets: NDArray[np.int64]  # (sentences + 1,) where each sentence begins, and where the last one ends
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, sentence: int) -> Integers:
+        """The tokens of one sentence, without its separator."""
+        return self.tokens[self.offsets[sentence] : self.offsets[sentence + 1] - 1]
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """(sentences,) tokens of each sentence, its separator included."""
+        return np.diff(self.offsets)
+
+
+@dataclass(frozen=True)
+class Split:
+    """A corpus for one purpose: its sentences on both sides and where its documents begin."""
+
+    source: Sentences
+    target: Sentences
+    documents: NDArray[np.int64]  # (documents + 1,) first sentence of each document, and the number of sentences
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @cached_property
+    def document_of(self) -> NDArray[np.int64]:
+        """(sentences,) the document of each sentence."""
+        return np.repeat(np.arange(len(self.documents) - 1), np.diff(self.documents))
+
+
+class Store:
+    """A prepared corpus: splits, tokenizer and manifest."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self.manifest: dict[str, Any] = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise FocatError(f"{path}: is no finished token store; run `focat prepare` with this data.store") from None
+        except (OSError, ValueError) as error:
+            raise FocatError(f"{path}/manifest.json: cannot be read: {error}") from None
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer that made the tokens."""
+        return Tokenizer.load(self.path / "tokenizer")
+
+    @property
+    def splits(self) -> list[str]:
+        """Which of train, dev and test are there."""
+        return list(self.manifest["splits"])
+
+    def split(self, name: str) -> Split:
+        """One split, mapped into memory."""
+        if name not in self.manifest["splits"]:
+            raise FocatError(f"{self.path}: has no {name} split (it has {', '.join(self.splits)}); see data.{name}")
+        return open_split(self.path / name)
+
+    @property
+    def average_length(self) -> float:
+        """Mean tokens of a training sentence on the source: what `shift: avg-corpus` rounds."""
+        return float(self.manifest["splits"]["train"]["source"]["average_length"])
+
+
+def open_split(folder: Path) -> Split:
+    """The arrays of a split; a size that does not fit the split's own description is an error."""
+    described = json.loads((folder / "split.json").read_text(encoding="utf-8"))
+
+    def mapped(name: str, dtype: str, length: int) -> Any:
+        path = folder / name
+        expected, found = np.dtype(dtype).itemsize * length, path.stat().st_size if path.exists() else 0
+        if found != expected:
+            raise FocatError(f"{path}: has {found} bytes instead of {expected}; delete the store and prepare it again")
+        return np.memmap(path, dtype, "r", shape=(length,)) if length else np.empty(0, dtype)
+
+    pairs = described["pairs"]
+    source, target = (
+        Sentences(
+            mapped(f"{side}.tokens", described["dtype"], described[side]["tokens"]),
+            mapped(f"{side}.offsets", "<i8", pairs + 1),
+        )
+        for side in SIDES
+    )
+    return Split(source, target, mapped("documents", "<i8", described["documents"] + 1))
+
+
+class SplitWriter:
+    """Encodes documents and appends them to the files of a split, in memory that does not grow with the corpus."""
+
+    def __init__(self, folder: Path, tokenizer: Tokenizer) -> None:
+        self._vocabularies = {"source": tokenizer.source, "target": tokenizer.target}
+        largest = max(v.size for v in self._vocabularies.values())
+        self.dtype = "<u2" if largest <= 1 << 16 else "<u4"
+        self._files: dict[str, BinaryIO] = {}
+        for name in ("documents", *(f"{side}.{what}" for side in SIDES for what in ("tokens", "offsets"))):
+            self._files[name] = (folder / name).open("wb")
+        self._tokens = dict.fromkeys(SIDES, 0)
+        self._pairs = self._documents = 0
+        self._folder = folder
+        for name in ("documents", *(f"{side}.offsets" for side in SIDES)):
+            self._append(name, np.zeros(1, "<i8"))
+
+    def write(self, documents: Sequence[Document]) -> None:
+        """Append some documents."""
+        sizes = np.array([len(document.source) for document in documents], "<i8")
+        self._append("documents", self._pairs + np.cumsum(sizes))
+        for side in SIDES:
+            sentences = [sentence for document in documents for sentence in getattr(document, side)]
+            tokens, lengths = _close_sentences(*self._vocabularies[side].encode_all(sentences))
+            self._append(f"{side}.tokens", tokens.astype(self.dtype))
+            self._append(f"{side}.offsets", (self._tokens[side] + np.cumsum(lengths)).astype("<i8"))
+            self._tokens[side] += len(tokens)
+        self._pairs += int(sizes.sum())
+        self._documents += len(documents)
+
+    def finish(self, **more: Any) -> dict[str, Any]:
+        """Close the files and describe them; a split without this description does not exist."""
+        self.close()
+        described: dict[str, Any] = {"documents": self._documents, "pairs": self._pairs, "dtype": self.dtype}
+        for side in SIDES:
+            words = self._tokens[side] - self._pairs  # without separators
+            described[side] = {
+                "tokens": self._tokens[side],
+                "average_length": round(words / self._pairs, 4) if self._pairs else 0.0,
+            }
+        described |= more
+        write_json(self._folder / "split.json", described)
+        return described
+
+    def close(self) -> None:
+        """Close the files, written or not."""
+        for file in self._files.values():
+            file.close()
+
+    def _append(self, name: str, values: Integers) -> None:
+        self._files[name].write(np.ascontiguousarray(values).data)  # unlike tofile, tells why the disk refused
+
+
+@contextmanager
+def writing_split(folder: Path, tokenizer: Tokenizer) -> Iterator[SplitWriter]:
+    """A writer whose files are closed whatever happens."""
+    writer = SplitWriter(folder, tokenizer)
+    try:
+        yield writer
+    finally:
+        writer.close()
+
+
+def _close_sentences(
+    tokens: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Put a separator behind each sentence."""
+    return np.insert(tokens, np.cumsum(lengths), SEPARATOR), lengths + 1

@@ -1,0 +1,180 @@
+"""Text to token ids and back: SentencePiece behind four ids of our own that no text can produce.
+
+Normalisation (lower-casing, Unicode form) is part of the tokenizer, so that inference repeats what training did.
+Whatever the text, `decode(encode(text))` is the normalised text, byte for byte, if the model has byte fallback.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import unicodedata
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import sentencepiece
+from numpy.typing import NDArray
+
+from focat.config.data import NormalisationSettings, TokenizerSettings
+from focat.corpus.vocabulary import SPECIALS
+from focat.errors import FocatError
+from focat.files import write_json, write_whole
+
+# SentencePiece writes a space as ▁ and would read a ▁ of the text back as a space. A character that Unicode reserves
+# for internal use stands in for it; escaped itself, it can be in the text too.
+_SPACE_MARK, _ESCAPE = "\u2581", "\U0010fffe"
+
+
+class Vocabulary:
+    """The tokens of one side: SentencePiece's pieces behind the special ids."""
+
+    def __init__(self, model: bytes, normalisation: NormalisationSettings) -> None:
+        self.model = model
+        self.normalisation = normalisation
+        self._pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
+        self.size: int = self._pieces.get_piece_size() + SPECIALS
+
+    def normalise(self, text: str) -> str:
+        """The form of the text that the model sees."""
+        if self.normalisation.unicode != "none":
+            text = unicodedata.normalize(self.normalisation.unicode, text)
+        return text.lower() if self.normalisation.lowercase else text
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of one sentence; never a special id."""
+        return [piece + SPECIALS for piece in self._pieces.encode(_escape(self.normalise(text)))]
+
+    def encode_all(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The tokens of many sentences in a row, and how many each has; uses all cores."""
+        prepared = [_escape(self.normalise(text)) for text in texts]
+        encoded = self._pieces.encode(prepared, num_threads=cores())
+        lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
+        tokens = np.fromiter(chain.from_iterable(encoded), np.int64, int(lengths.sum()))
+        return tokens + SPECIALS, lengths
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """The text of a sentence; special ids are passed over."""
+        return _unescape(self._pieces.decode([int(t) - SPECIALS for t in tokens if t >= SPECIALS]))
+
+    def piece(self, token: int) -> str:
+        """A token as a reader would like to see it."""
+        return ("<P>", "<B>", "<E>", "<S>")[token] if token < SPECIALS else self._pieces.id_to_piece(token - SPECIALS)
+
+
+class Tokenizer:
+    """The vocabularies of the two sides; one and the same when they are joint."""
+
+    def __init__(self, source: Vocabulary, target: Vocabulary) -> None:
+        self.source, self.target = source, target
+
+    @property
+    def joint(self) -> bool:
+        """Whether both sides share one vocabulary."""
+        return self.source is self.target
+
+    def save(self, folder: Path) -> None:
+        """Write the models and the normalisation, all that inference needs."""
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / "source.model", self.source.model)
+        if not self.joint:
+            write_whole(folder / "target.model", self.target.model)
+        write_json(
+            folder / "tokenizer.json", {"joint": self.joint, "normalisation": self.source.normalisation.model_dump()}
+        )
+
+    @classmethod
+    def load(cls, folder: Path) -> Tokenizer:
+        """What `save` wrote."""
+        try:
+            described = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            raise FocatError(f"{folder}: holds no tokenizer (tokenizer.json is missing or damaged)") from None
+        normalisation = NormalisationSettings(**described["normalisation"])
+        source = Vocabulary(_read_model(folder / "source.model"), normalisation)
+        if described["joint"]:
+            return cls(source, source)
+        return cls(source, Vocabulary(_read_model(folder / "target.model"), normalisation))
+
+
+def train_tokenizer(
+    settings: TokenizerSettings, normalisation: NormalisationSettings, source: Sequence[str], target: Sequence[str]
+) -> Tokenizer:
+    """A tokenizer trained on these sentences, or the models that the settings bring along."""
+    if settings.source_model is not None:
+        first = Vocabulary(_read_model(settings.source_model), normalisation)
+        if settings.target_model is None:
+            return Tokenizer(first, first)
+        return Tokenizer(first, Vocabulary(_read_model(settings.target_model), normalisation))
+    if settings.joint:
+        both = Vocabulary(_train(settings, normalisation, chain(source, target)), normalisation)
+        return Tokenizer(both, both)
+    return Tokenizer(
+        Vocabulary(_train(settings, normalisation, source), normalisation),
+        Vocabulary(_train(settings, normalisation, target), normalisation),
+    )
+
+
+def _train(settings: TokenizerSettings, normalisation: NormalisationSettings, sentences: Iterable[str]) -> bytes:
+    def prepared(text: str) -> str:
+        if normalisation.unicode != "none":
+            text = unicodedata.normalize(normalisation.unicode, text)
+        return _escape(text.lower() if normalisation.lowercase else text)
+
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=map(prepared, sentences),
+            model_writer=model,
+            model_type=settings.kind,
+            vocab_size=settings.vocabulary - SPECIALS,
+            hard_vocab_limit=False,
+            character_coverage=settings.character_coverage,
+            byte_fallback=settings.byte_fallback,
+            # What the text is stays what it is: normalisation is ours, and recorded.
+            normalization_rule_name="identity",
+            remove_extra_whitespaces=False,
+            allow_whitespace_only_pieces=True,
+            # The special ids are ours: SentencePiece keeps only the one it cannot do without.
+            unk_id=0,
+            bos_id=-1,
+            eos_id=-1,
+            pad_id=-1,
+            max_sentence_length=1 << 20,
+            num_threads=cores() if settings.kind == "bpe" else 1,  # unigram sums in the order of its threads
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        reason = str(error).rpartition("] ")[2].strip() or str(error)
+        raise FocatError(
+            f"data.tokenizer: SentencePiece cannot make a vocabulary of {settings.vocabulary}: {reason}"
+        ) from None
+    return model.getvalue()
+
+
+def cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _escape(text: str) -> str:
+    if _SPACE_MARK not in text and _ESCAPE not in text:
+        return text
+    return text.replace(_ESCAPE, _ESCAPE + "0").replace(_SPACE_MARK, _ESCAPE + "1")
+
+
+def _unescape(text: str) -> str:
+    return text.replace(_ESCAPE + "1", _SPACE_MARK).replace(_ESCAPE + "0", _ESCAPE) if _ESCAPE in text else text
+
+
+def _read_model(path: Path) -> bytes:
+    try:
+        model = path.read_bytes()
+        sentencepiece.SentencePieceProcessor(model_proto=model)
+    except OSError as error:
+        raise FocatError(f"{path}: cannot be read: {error.strerror}") from None
+    except RuntimeError:
+        raise FocatError(f"{path}: is not a SentencePiece model") from None
+    return model

@@ -1,0 +1,111 @@
+"""Files that appear whole or not at all: written beside their place, synced to disk, then renamed into it."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from focat.errors import FocatError
+
+UNFINISHED = ".unfinished"  # suffix of what is still being written; safe to delete
+
+
+def write_whole(path: Path, content: bytes | str) -> None:
+    """Write a file so that no reader, and no crash, ever finds half of it."""
+    beside = path.with_name(path.name + UNFINISHED)
+    with disk_errors(path):
+        with beside.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            sync(file.fileno())
+        beside.replace(path)
+        _sync_folder(path.parent)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """`write_whole` of readable JSON; the same content gives the same bytes."""
+    write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill; it takes its place when the block ends, replacing an older one, and vanishes if it fails."""
+    beside = path.with_name(path.name + UNFINISHED)
+    try:
+        with disk_errors(path):
+            shutil.rmtree(beside, ignore_errors=True)
+            beside.mkdir(parents=True)
+            yield beside
+            for file in beside.rglob("*"):
+                if file.is_file():
+                    with file.open("rb") as opened:
+                        sync(opened.fileno())
+            _sync_folder(beside)
+            if path.exists():
+                shutil.rmtree(path)
+            beside.rename(path)
+            _sync_folder(path.parent)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+
+
+@contextmanager
+def locked(folder: Path, otherwise: str) -> Iterator[None]:
+    """Hold a folder for this process alone; the lock goes with the process, however it ends."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise FocatError(f"{folder}: {otherwise}; wait for it or stop it") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """What the disk refuses, in one line."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise FocatError(f"{path}: the disk is full; make room and run the same command again") from None
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise FocatError(f"{path}: cannot be written: {error.strerror}") from None
+        raise
+
+
+def sha256(path: Path) -> str:
+    """Digest of a file's bytes."""
+    with path.open("rb") as file:
+        digest = hashlib.sha256()
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def digest_of(content: Any) -> str:
+    """Digest of anything JSON can write; equal content, equal digest."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def sync(descriptor: int) -> None:
+    """Wait until a file is on the disk."""
+    os.fsync(descriptor)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,74 @@
+"""Progress of long work: a live bar in a terminal, plain lines in a pipe, nothing when told to be quiet."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+
+class Bar:
+    """How far one piece of work is."""
+
+    def __init__(self, label: str, unit: str, total: int | None, out: TextIO | None) -> None:
+        self.label, self.unit, self.total, self.done = label, unit, total, 0
+        self._out = out
+        self._live = out is not None and out.isatty()
+        self._start = self._shown = time.monotonic()
+        self._show()
+
+    def advance(self, count: int = 1) -> None:
+        """Some more is done."""
+        self.done += count
+        if time.monotonic() - self._shown > (0.1 if self._live else 10.0):
+            self._show()
+
+    def finish(self, how: str) -> None:
+        """Say how it ended, and how long it took."""
+        if self._out is not None:
+            elapsed = time.monotonic() - self._start
+            print(f"{self._head()}{self._text()} {how} in {elapsed:.1f} s", file=self._out, flush=True)
+
+    def _show(self) -> None:
+        self._shown = time.monotonic()
+        if self._out is not None and (self._live or self.done):
+            end = "" if self._live else "\n"
+            print(f"{self._head()}{self._text()} …", end=end, file=self._out, flush=True)
+
+    def _head(self) -> str:
+        return "\r\x1b[2K" if self._live else ""
+
+    def _text(self) -> str:
+        if not self.unit:
+            return self.label
+        rate = self.done / max(time.monotonic() - self._start, 1e-6)
+        of = f" of {self.total:,}" if self.total else ""
+        return f"{self.label}: {self.done:,}{of} {self.unit}, {rate:,.0f}/s"
+
+
+class Progress:
+    """Where progress is shown; standard error, so that results can be piped."""
+
+    def __init__(self, out: TextIO | None = sys.stderr) -> None:
+        self._out = out
+
+    def say(self, text: str) -> None:
+        """One line."""
+        if self._out is not None:
+            print(text, file=self._out, flush=True)
+
+    @contextmanager
+    def bar(self, label: str, unit: str = "", total: int | None = None) -> Iterator[Bar]:
+        """A piece of work that is under way."""
+        bar = Bar(label, unit, total, self._out)
+        try:
+            yield bar
+        except BaseException:
+            bar.finish("stopped")
+            raise
+        bar.finish("done")
+
+
+QUIET = Progress(out=None)

@@ -1,0 +1,28 @@
+"""Segments: which sentence of its window each token belongs to. Everything the paper adds is derived from them.
+
+A separator belongs to the sentence it closes, so a token's segment is the number of separators before it.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from focat.corpus.vocabulary import PAD, SEPARATOR, START
+from focat.windows.batch import Side
+
+
+def segments_of(tokens: Tensor) -> Tensor:
+    """The segment of every token of padded windows; -1 on padding."""
+    closes = tokens == SEPARATOR  # (windows, length)
+    before = closes.cumsum(-1) - closes.long()
+    return before.masked_fill(tokens == PAD, -1)
+
+
+def decoder_input(target: Side) -> Side:
+    """What the decoder reads while it must produce `target`: the same one step later, behind a start symbol.
+
+    The start symbol is in segment 0, wherever the current sentence is.
+    """
+    tokens, segments = target.tokens.roll(1, -1), target.segments.roll(1, -1)
+    tokens[:, 0], segments[:, 0] = START, 0
+    return Side(tokens, segments, target.current)

@@ -152,7 +152,8 @@ def _fragments(corpus: FragmentsCorpus) -> Iterator[Document]:
         document = Document(_name(sources), source.split(SENTENCE_BREAK), target.split(SENTENCE_BREAK))
         if len(document.source) != len(document.target):
             raise sources.error(
-                f"{len(document.source)} sentences, but {len(document.target)} in the same line of {targets.path}; "
+                f"unequal numbers of sentences: {len(document.source)} here, {len(document.target)} "
+                f"in the same line of {targets.path}; "
                 f"sentences joined by `{SENTENCE_BREAK}` must correspond one by one"
             )
         yield document
@@ -180,7 +181,7 @@ def _json_piece(lines: Lines, line: str) -> tuple[str | int, Document]:
     if is_sentence != isinstance(record["target"], str):
         raise lines.error("`source` and `target` must be both one sentence or both a list of sentences")
     if len(source) != len(target):
-        raise lines.error(f"{len(source)} sentences in `source` but {len(target)} in `target`")
+        raise lines.error(f"unequal numbers of sentences: {len(source)} in `source`, {len(target)} in `target`")
     if not is_sentence:
         return lines.number, Document(name or _name(lines), source, target)
     if not name:

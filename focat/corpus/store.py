@@ -187,3 +187,12 @@ def _close_sentences(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Put a separator behind each sentence."""
     return np.insert(tokens, np.cumsum(lengths), SEPARATOR), lengths + 1
+
+
+def counts_line(counted: dict[str, Any]) -> str:
+    """Documents, pairs, and what cleaning removed, in one line."""
+    removed = ", ".join(f"{count:,} {reason}" for reason, count in counted["removed"].items() if count)
+    return (
+        f"{counted['documents']:,} documents, {counted['pairs']:,} of {counted['read']:,} pairs"
+        f" ({'removed: ' + removed if removed else 'nothing removed'})"
+    )

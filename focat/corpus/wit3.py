@@ -27,7 +27,7 @@ MARKUP = re.compile(
     r"<(?P<tag>/?doc|/?seg)\b(?P<attributes>[^<>]*)>|<talkid>(?P<talkid>[^<>]*)</talkid>", re.IGNORECASE
 )
 DOCID = re.compile(r"""\bdocid\s*=\s*["']([^"']*)["']""", re.IGNORECASE)
-XML_STARTS = ("<?xml", "<mteval", "<srcset", "<refset", "<tstset", "<seg")
+XML_STARTS = ("<?xml", "<mteval", "<srcset", "<refset", "<tstset")
 
 ENTITY = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#([0-9]{1,7})|#[xX]([0-9a-fA-F]{1,6}));")
 NAMED_ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
@@ -43,16 +43,18 @@ class Talk:
     sentences: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        return f"talk {self.id}" if self.id else f"the talk at line {self.line}"
+        return f"talk {self.id}" if self.id else "a talk without id"
 
 
 def read_talks(source: Path, target: Path) -> Iterator[Document]:
     """The talks of two files as documents. Talks are matched by their order, and must then agree."""
     counts = [0, 0]
+    alone: Talk | None = None  # the first without a partner
     for ours, theirs in zip_longest(read_side(source), read_side(target)):
         counts[0] += ours is not None
         counts[1] += theirs is not None
         if ours is None or theirs is None:
+            alone = alone or ours or theirs
             continue  # only counted, so that the error can give the numbers of talks
         if ours.id and theirs.id and ours.id != theirs.id:
             raise FocatError(
@@ -66,10 +68,11 @@ def read_talks(source: Path, target: Path) -> Iterator[Document]:
             )
         if ours.sentences:
             yield Document(ours.id or theirs.id or f"{source.name}:{ours.line}", ours.sentences, theirs.sentences)
-    if counts[0] != counts[1]:
+    if alone is not None:
+        longer = source if counts[0] > counts[1] else target
         raise FocatError(
-            f"{source} has {counts[0]} talks but {target} has {counts[1]}; "
-            f"both files must hold the same talks in the same order"
+            f"{source} has {counts[0]} talks but {target} has {counts[1]}: {alone} ({longer}, line {alone.line}) "
+            f"has no partner; both files must hold the same talks in the same order"
         )
 
 
@@ -82,7 +85,7 @@ def _has_segments(path: Path) -> bool:
     """Whether the first thing in the file that can tell belongs to the `.xml` format."""
     for line in read_lines(path):
         start = line.strip().lower()
-        if start.startswith(XML_STARTS):
+        if start.startswith(XML_STARTS) or "<seg" in start:
             return True
         if start and not TAG_LINE.match(start):
             return False

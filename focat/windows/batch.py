@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -15,9 +16,13 @@ class Side:
     segments: Tensor  # (windows, length) index of each token's sentence in its window; -1 on padding
     current: Tensor  # (windows,) segment of the current sentence
 
+    def map(self, change: Callable[[Tensor], Tensor]) -> Side:
+        """The same side with every tensor changed."""
+        return Side(change(self.tokens), change(self.segments), change(self.current))
+
     def to(self, device: str) -> Side:
         """The same side on another device, without waiting for the copy when the memory is pinned."""
-        return Side(*(t.to(device, non_blocking=True) for t in (self.tokens, self.segments, self.current)))
+        return self.map(lambda tensor: tensor.to(device, non_blocking=True))
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,10 @@ class Batch:
     target: Side  # tokens are what the decoder must produce; its input is the same behind a start symbol
     sentences: Tensor  # (windows,) index in the store of each window's current sentence
 
+    def map(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        """The same batch with every tensor changed."""
+        return Batch(self.source.map(change), self.target.map(change), change(self.sentences))
+
     def to(self, device: str) -> Batch:
         """The same batch on another device."""
-        return Batch(self.source.to(device), self.target.to(device), self.sentences.to(device, non_blocking=True))
+        return self.map(lambda tensor: tensor.to(device, non_blocking=True))

@@ -1,0 +1,5 @@
+"""`python -m focat`, and `torchrun … -m focat train …`."""
+
+from focat.cli import main
+
+main()

@@ -1,0 +1,128 @@
+"""The command line: one thin sub-command per workflow. All imports of substance wait until a command runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from focat import __version__
+from focat.errors import FocatError
+
+app = typer.Typer(
+    name="focat",
+    help="Context-aware machine translation by focused concatenation: prepare, train, measure, translate.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="Settings file (YAML).")]
+Overrides = Annotated[
+    Optional[list[str]],  # noqa: UP007, UP045 (typer reads this annotation at run time)
+    typer.Argument(metavar="[KEY=VALUE]...", help="Settings to override, as in windows.before=3."),
+]
+JsonFile = Annotated[
+    Optional[Path],  # noqa: UP007, UP045
+    typer.Option("--json", metavar="FILE", help="Also write the figures to a file, as JSON."),
+]
+
+
+def main() -> None:
+    """Run a command; what a user can mend is one line and exit code 2."""
+    try:
+        app()
+    except FocatError as error:
+        print(f"focat: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # whoever read our output has had enough
+        sys.stderr.close()
+        sys.exit(0)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"focat {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = (
+        False
+    ),
+) -> None:
+    pass
+
+
+@app.command()
+def config(
+    config: Annotated[
+        Optional[Path],  # noqa: UP007, UP045
+        typer.Argument(metavar="[CONFIG]", help="Settings file (YAML); the defaults if not given."),
+    ] = None,
+    overrides: Overrides = None,
+    schema: Annotated[bool, typer.Option("--schema", help="Write a JSON schema of settings files, for editors.")] = (
+        False
+    ),
+) -> None:
+    """Show the settings that a file and overrides amount to, or the schema of all settings."""
+    from focat.config import Settings, dump_settings, load_settings
+    from focat.config.loading import settings_schema
+
+    if schema:
+        print(json.dumps(settings_schema(), indent=2, ensure_ascii=False))
+    else:
+        print(dump_settings(load_settings(config, overrides or ()) if config else Settings()), end="")
+
+
+@app.command()
+def prepare(
+    config: ConfigFile,
+    overrides: Overrides = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a store made from other settings.")] = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Make a token store: read and clean the corpora, train the tokenizer, encode everything."""
+    from focat.config import load_settings
+    from focat.corpus.prepare import prepare
+    from focat.corpus.store import counts_line
+    from focat.progress import Progress
+
+    settings = load_settings(config, overrides or ()).data
+    manifest = prepare(settings, Progress(), overwrite)
+    for name, split in manifest["splits"].items():
+        print(f"{name}: {counts_line(split)}")
+    print(f"next: focat inspect {settings.store}")
+    _write_json(json_file, manifest)
+
+
+@app.command()
+def inspect(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder that `focat prepare` filled.")],
+    split: Annotated[str, typer.Option(help="Which split to look into.")] = "train",
+    windows: Annotated[int, typer.Option(min=0, help="How many windows to show.")] = 3,
+    before: Annotated[int, typer.Option(min=0, help="Context sentences in front of the current one.")] = 3,
+    after: Annotated[int, typer.Option(min=0, help="Context sentences behind the current one.")] = 0,
+    json_file: JsonFile = None,
+) -> None:
+    """Look into a token store: counts, lengths, suspicious pairs, and windows coloured by segment."""
+    from focat.config.schema import WindowSettings
+    from focat.corpus.store import Store
+    from focat.windows.inspect import inspect_split, show_inspection
+
+    found = inspect_split(Store(store), split, WindowSettings(before=before, after=after), windows)
+    show_inspection(found)
+    _write_json(json_file, found.figures)
+
+
+def _write_json(path: Path | None, content: Any) -> None:
+    if path is not None:
+        from focat.files import write_json
+
+        write_json(path, content)

@@ -1,0 +1,23 @@
+"""Numbers that look random and are the same for ever: on every machine, in every version of every library."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+_GOLDEN, _FIRST, _SECOND = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+
+def scramble(count: int, *keys: int) -> NDArray[np.uint64]:
+    """`count` evenly spread 64-bit numbers, a pure function of the keys (SplitMix64; Steele, Lea and Flood, 2014)."""
+    state = np.zeros(1, np.uint64)
+    for key in keys:
+        state = _mix(state + np.uint64(key % (1 << 64)) + _GOLDEN)
+    return _mix(state + np.arange(1, count + 1, dtype=np.uint64) * _GOLDEN)
+
+
+def _mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    bits = (bits ^ (bits >> np.uint64(30))) * _FIRST  # arrays wrap around silently, as they must here
+    bits = (bits ^ (bits >> np.uint64(27))) * _SECOND
+    mixed: NDArray[np.uint64] = bits ^ (bits >> np.uint64(31))
+    return mixed

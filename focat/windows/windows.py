@@ -1,0 +1,119 @@
+"""Windows: for every sentence of a corpus, which of its neighbours stand around it (section 2.2 of the paper).
+
+Sentence j comes with up to `before` sentences in front of it and `after` behind it, never across the edge of a
+document; the target has the same sentences or fewer. All windows of a corpus are cut at once, as arrays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from focat.config.schema import WindowSettings
+from focat.corpus.store import Sentences, Split
+from focat.corpus.vocabulary import END, PAD
+from focat.windows.batch import Batch, Side
+from focat.windows.scramble import scramble
+from focat.windows.segments import segments_of
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Span:
+    """One side of all windows: sentences `first` to `last`, both included."""
+
+    first: Indices  # (windows,)
+    last: Indices  # (windows,)
+    lengths: Indices  # (windows,) in tokens: every sentence and what closes it
+
+
+@dataclass(frozen=True)
+class Windows:
+    """All windows of a corpus, one for each sentence that fits."""
+
+    current: Indices  # (windows,) the sentence each window is about
+    source: Span
+    target: Span
+    shortened: int  # how many windows lost context because they were too long
+    too_long: Indices  # sentences longer than a window may be: current in no window
+
+    def __len__(self) -> int:
+        return len(self.current)
+
+
+def cut_windows(split: Split, settings: WindowSettings, seed: int = 0, epoch: int = 0) -> Windows:
+    """The windows of a corpus; seed and epoch matter only to windows of random size."""
+    current = np.arange(len(split))
+    before, after = _reach(len(split), settings, seed, epoch)
+    document = split.document_of
+    before = np.minimum(before, current - split.documents[document])
+    after = np.minimum(after, split.documents[document + 1] - 1 - current)
+
+    shortened = np.zeros(len(split), bool)
+    while True:
+        source, target = _spans(split, settings, current, before, after)
+        too_long = (source.lengths > settings.max_tokens) | (target.lengths > settings.max_tokens)
+        can_shrink = too_long & (before + after > 0)
+        if not can_shrink.any():
+            break
+        # The farthest sentence goes first; of two at the same distance, the one behind.
+        behind = can_shrink & (after >= before)
+        after = after - behind
+        before = before - (can_shrink & ~behind)
+        shortened |= can_shrink
+    fits = ~too_long
+    return Windows(
+        current[fits], _only(source, fits), _only(target, fits), int((shortened & fits).sum()), current[too_long]
+    )
+
+
+def gather(split: Split, windows: Windows, rows: Indices, source_length: int, target_length: int) -> Batch:
+    """A batch of these windows, padded to these lengths."""
+    current = windows.current[rows]
+    return Batch(
+        _side(split.source, windows.source, rows, current, source_length),
+        _side(split.target, windows.target, rows, current, target_length),
+        torch.from_numpy(current),
+    )
+
+
+def _side(sentences: Sentences, span: Span, rows: Indices, current: Indices, length: int) -> Side:
+    first, lengths = span.first[rows], span.lengths[rows]
+    column = np.arange(length)
+    # A window is one slice of the store, so one gather cuts out the whole batch.
+    tokens = sentences.tokens.take(sentences.offsets[first][:, None] + column, mode="clip")
+    tokens = np.where(column < lengths[:, None], tokens, PAD).astype(np.int64)  # (windows, length)
+    tokens[np.arange(len(rows)), lengths - 1] = END  # in place of the last sentence's separator
+    as_tensor = torch.from_numpy(tokens)
+    return Side(as_tensor, segments_of(as_tensor), torch.from_numpy(current - first))
+
+
+def _reach(count: int, settings: WindowSettings, seed: int, epoch: int) -> tuple[Indices, Indices]:
+    """How far each window would reach if its document and its length let it."""
+    if settings.sizes == "fixed":
+        return np.full(count, settings.before), np.full(count, settings.after)
+    before = scramble(count, seed, epoch, 1) % np.uint64(settings.before + 1)
+    after = scramble(count, seed, epoch, 2) % np.uint64(settings.after + 1)
+    return before.astype(np.int64), after.astype(np.int64)
+
+
+def _spans(
+    split: Split, settings: WindowSettings, current: Indices, before: Indices, after: Indices
+) -> tuple[Span, Span]:
+    target_before, target_after = settings.target
+    return (
+        _span(split.source, current - before, current + after),
+        _span(split.target, current - np.minimum(before, target_before), current + np.minimum(after, target_after)),
+    )
+
+
+def _span(sentences: Sentences, first: Indices, last: Indices) -> Span:
+    return Span(first, last, sentences.offsets[last + 1] - sentences.offsets[first])
+
+
+def _only(span: Span, rows: NDArray[np.bool_]) -> Span:
+    return Span(span.first[rows], span.last[rows], span.lengths[rows])

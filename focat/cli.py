@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
@@ -22,11 +22,11 @@ app = typer.Typer(
 
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="Settings file (YAML).")]
 Overrides = Annotated[
-    Optional[list[str]],  # noqa: UP007, UP045 (typer reads this annotation at run time)
+    list[str] | None,
     typer.Argument(metavar="[KEY=VALUE]...", help="Settings to override, as in windows.before=3."),
 ]
 JsonFile = Annotated[
-    Optional[Path],  # noqa: UP007, UP045
+    Path | None,
     typer.Option("--json", metavar="FILE", help="Also write the figures to a file, as JSON."),
 ]
 
@@ -63,7 +63,7 @@ def _options(
 @app.command()
 def config(
     config: Annotated[
-        Optional[Path],  # noqa: UP007, UP045
+        Path | None,
         typer.Argument(metavar="[CONFIG]", help="Settings file (YAML); the defaults if not given."),
     ] = None,
     overrides: Overrides = None,
@@ -119,6 +119,40 @@ def inspect(
     found = inspect_split(Store(store), split, WindowSettings(before=before, after=after), windows)
     show_inspection(found)
     _write_json(json_file, found.figures)
+
+
+@app.command()
+def train(config: ConfigFile, overrides: Overrides = None, json_file: JsonFile = None) -> None:
+    """Train a system, or go on with training; `torchrun … -m focat train …` uses many GPUs."""
+    from dataclasses import asdict
+
+    from focat.config import load_settings
+    from focat.progress import Progress
+    from focat.training.trainer import Interrupted, train
+
+    progress = Progress()
+    try:
+        state = train(load_settings(config, overrides or ()), progress)
+    except Interrupted as stopped:
+        progress.say(str(stopped))
+        raise typer.Exit(stopped.exit_code) from None
+    _write_json(json_file, asdict(state))
+
+
+@app.command()
+def average(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder that `focat train` made.")],
+    count: Annotated[int, typer.Option(min=1, help="How many checkpoints to average.")] = 5,
+    rule: Annotated[
+        str, typer.Option(help="closest: those nearest to the best (the paper); next: the best and those after it.")
+    ] = "closest",
+) -> None:
+    """Average the weights of checkpoints around the best one."""
+    from focat.training.averaging import average, parse_rule
+    from focat.training.run import Run
+
+    chosen = average(Run.open(run), count, parse_rule(rule))
+    print(f"{run}/averaged: the mean of {len(chosen)} checkpoints: {', '.join(map(str, chosen))}")
 
 
 def _write_json(path: Path | None, content: Any) -> None:

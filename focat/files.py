@@ -22,10 +22,15 @@ def write_whole(path: Path, content: bytes | str) -> None:
     """Write a file so that no reader, and no crash, ever finds half of it."""
     beside = path.with_name(path.name + UNFINISHED)
     with disk_errors(path):
-        with beside.open("wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            sync(file.fileno())
-        beside.replace(path)
+        try:
+            with beside.open("wb") as file:
+                file.write(content.encode() if isinstance(content, str) else content)
+                file.flush()
+                sync(file.fileno())
+            beside.replace(path)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
         _sync_folder(path.parent)
 
 
@@ -38,9 +43,11 @@ def write_json(path: Path, content: Any) -> None:
 def whole_folder(path: Path) -> Iterator[Path]:
     """A folder to fill; it takes its place when the block ends, replacing an older one, and vanishes if it fails."""
     beside = path.with_name(path.name + UNFINISHED)
+    older = path.with_name(f"{path.name}.older{UNFINISHED}")
     try:
         with disk_errors(path):
             shutil.rmtree(beside, ignore_errors=True)
+            shutil.rmtree(older, ignore_errors=True)
             beside.mkdir(parents=True)
             yield beside
             for file in beside.rglob("*"):
@@ -49,9 +56,10 @@ def whole_folder(path: Path) -> Iterator[Path]:
                         sync(opened.fileno())
             _sync_folder(beside)
             if path.exists():
-                shutil.rmtree(path)
+                path.rename(older)  # deleting takes time, and half a folder must not stand in its place meanwhile
             beside.rename(path)
             _sync_folder(path.parent)
+            shutil.rmtree(older, ignore_errors=True)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
@@ -60,11 +68,12 @@ def whole_folder(path: Path) -> Iterator[Path]:
 @contextmanager
 def locked(folder: Path, otherwise: str) -> Iterator[None]:
     """Hold a folder for this process alone; the lock goes with the process, however it ends."""
-    descriptor = os.open(folder, os.O_RDONLY)
+    with disk_errors(folder):
+        descriptor = os.open(folder, os.O_RDONLY)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise FocatError(f"{folder}: {otherwise}; wait for it or stop it") from None
         yield
     finally:
@@ -76,12 +85,14 @@ def disk_errors(path: Path) -> Iterator[None]:
     """What the disk refuses, in one line."""
     try:
         yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise FocatError(f"{path}: the disk is full; make room and run the same command again") from None
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise FocatError(f"{path}: cannot be written: {error.strerror}") from None
+    except BrokenPipeError:  # not the disk: whoever read our output has had enough
         raise
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise FocatError(f"{path}: the disk is full; make room and run the same command again") from None
+        if error.errno == errno.EFBIG:
+            raise FocatError(f"{path}: grew over the size allowed for a file; see `ulimit -f`") from None
+        raise FocatError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def sha256(path: Path) -> str:

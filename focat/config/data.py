@@ -11,7 +11,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt,
 class Section(BaseModel):
     """A group of settings. Unknown names are refused; the docstring under a field is its help text."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, validate_default=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, validate_default=True, allow_inf_nan=False
+    )
 
 
 class Located(str):
@@ -48,6 +50,7 @@ class TextCorpus(Corpus):
     """Two text files, one sentence per line, a blank line on both sides between documents."""
 
     format: Literal["text"]
+    """Two files of text."""
     source: FilePath
     """Sentences of the source language."""
     target: FilePath
@@ -58,6 +61,7 @@ class IdsCorpus(Corpus):
     """Two text files and a third that names each line's document; equal neighbours are one document."""
 
     format: Literal["ids"]
+    """Two files of text and one of documents."""
     source: FilePath
     """Sentences of the source language; here an empty line is an empty sentence."""
     target: FilePath
@@ -70,6 +74,7 @@ class TsvCorpus(Corpus):
     """Tab-separated: `document, source, target`, or `source, target` with blank lines between documents."""
 
     format: Literal["tsv"]
+    """One file of tab-separated columns."""
     path: FilePath
     """The file."""
 
@@ -78,6 +83,7 @@ class JsonlCorpus(Corpus):
     """One JSON object per line: a whole document (lists of sentences), or one sentence with its document's id."""
 
     format: Literal["jsonl"]
+    """One file of JSON objects."""
     path: FilePath
     """The file; fields `source`, `target` and `document`."""
 
@@ -86,6 +92,7 @@ class Wit3Corpus(Corpus):
     """The TED talks of WIT3/IWSLT as published: `train.tags.*`, or `.xml` with `<doc>` and `<seg>`."""
 
     format: Literal["wit3"]
+    """Two files of talks."""
     source: FilePath
     """The file of the source language."""
     target: FilePath
@@ -96,6 +103,7 @@ class FragmentsCorpus(Corpus):
     """Two text files whose lines are whole documents: sentences joined by ` _eos ` (Voita et al., 2019)."""
 
     format: Literal["fragments"]
+    """Two files of fragments."""
     source: FilePath
     """Fragments of the source language."""
     target: FilePath
@@ -106,6 +114,7 @@ class GeneratedCorpus(Corpus):
     """The generated English-German corpus whose sentences need their context; no files at all."""
 
     format: Literal["generated"]
+    """No files."""
     documents: PositiveInt = 1000
     """How many documents to generate."""
     seed: int = 1

@@ -21,7 +21,7 @@ def load_settings(path: Path, overrides: Sequence[str] = ()) -> Settings:
     """The settings in `path`, over those of its `base:` files, under the overrides."""
     tree = _read_with_bases(path, ())
     for override in overrides:
-        _apply(tree, override)
+        tree = _apply(tree, override)
     try:
         return Settings.model_validate(tree)
     except ValidationError as error:
@@ -29,8 +29,17 @@ def load_settings(path: Path, overrides: Sequence[str] = ()) -> Settings:
 
 
 def dump_settings(settings: Settings) -> str:
-    """The settings as YAML that `load_settings` reads back."""
-    return yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    """The settings as YAML that `load_settings` reads back, in whatever folder the YAML is kept."""
+    return yaml.safe_dump(_plain(settings.model_dump()), sort_keys=False, allow_unicode=True)
+
+
+def _plain(value: Any) -> Any:
+    """What YAML can write; a path becomes absolute, since a relative one would change its meaning with its file."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(inner) for inner in value]
+    return str(value.absolute()) if isinstance(value, Path) else value
 
 
 def settings_schema() -> Tree:
@@ -78,10 +87,13 @@ def _read_with_bases(path: Path, above: tuple[Path, ...]) -> Tree:
     if path.resolve() in above:
         raise FocatError(f"{path}: its base files lead back to itself; take one `base:` out")
     tree = _read(path)
-    bases = tree.pop("base", [])
+    bases = tree.pop("base", None) or []
+    bases = [bases] if isinstance(bases, str) else bases
+    if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
+        raise FocatError(f"{path}: base: should be the name of a settings file, or a list of names")
     merged: Tree = {}
-    for base in [bases] if isinstance(bases, str) else bases or []:
-        base_path = path.parent / str(base)
+    for base in bases:
+        base_path = path.parent / Path(base).expanduser()
         if not base_path.is_file():
             raise FocatError(f"{path}: base: {base}: there is no file {base_path}")
         merged = _merge(merged, _read_with_bases(base_path, (*above, path.resolve())))
@@ -101,12 +113,15 @@ def _read(path: Path) -> Tree:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise FocatError(f"{path}, line {line}: not valid YAML: {error.problem}") from None
+    except ValueError as error:  # what looks like a date or a number and is none, as 2024-13-45
+        raise FocatError(f"{path}: not valid YAML: {error}") from None
     finally:
         loader.dispose()
     if tree is None:
         return {}
     if not isinstance(tree, dict):
-        raise FocatError(f"{path}: holds a {type(tree).__name__}; expected sections such as `windows:` and `model:`")
+        kind = "a list" if isinstance(tree, list) else "a single value"
+        raise FocatError(f"{path}: holds {kind}; expected sections such as `windows:` and `model:`")
     return tree
 
 
@@ -119,50 +134,61 @@ def _merge(under: Tree, over: Tree) -> Tree:
     return merged
 
 
-def _apply(tree: Tree, override: str) -> None:
+def _apply(tree: Tree, override: str) -> Tree:
+    """The settings with one of them changed; nothing is changed in place, for YAML's aliases share their content."""
     name, equals, text = override.partition("=")
     if not equals or not name:
-        raise FocatError(f"{override}: an override is written key=value, as in windows.before=3")
+        raise FocatError(f"{_shown(override)}: an override is written key=value, as in windows.before=3")
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):
         value = text
-    *sections, last = name.split(".")
-    here: Any = tree
-    for part in sections:
-        if isinstance(here, list) and part.isdigit() and int(part) < len(here):
-            here = here[int(part)]
-            continue
-        if not isinstance(here, dict):
-            raise FocatError(f"{override}: there is no setting {name}")
-        if not isinstance(here.get(part), dict | list):
-            here[part] = {}
-        here = here[part]
-    if isinstance(here, list) and last.isdigit() and int(last) < len(here):
-        here[int(last)] = value
-    elif isinstance(here, dict):
-        here[last] = value
-    else:
-        raise FocatError(f"{override}: there is no setting {name}")
+
+    def changed(here: Any, parts: list[str]) -> Any:
+        if not parts:
+            return value
+        part, *rest = parts
+        if not isinstance(here, list):
+            section = here if isinstance(here, dict) else {}
+            return {**section, part: changed(section.get(part), rest)}
+        if not (part.isdecimal() and int(part) < len(here)):
+            entries = f"entries 0 to {len(here) - 1}" if here else "no entries"
+            raise FocatError(f"{_shown(override)}: there is no {part} in this list; it has {entries}")
+        return [changed(item, rest) if i == int(part) else item for i, item in enumerate(here)]
+
+    overridden: Tree = changed(tree, name.split("."))
+    return overridden
 
 
 # -------------------------------------------------------------------------------------------- explaining errors
 
 
+_NO_SCALAR = ("int_type", "float_type")
+
+
 def _explain(error: ValidationError, tree: Tree) -> str:
     """The first setting that is wrong: its name, its value, what is allowed, and the nearest valid name."""
+    details = error.errors()
+    # Where a section is one of several choices, what is wrong inside it says more than that it is no number.
+    details = [d for d in details if not (isinstance(d["input"], dict) and d["type"] in _NO_SCALAR)] or details
+    # A name that does not exist is often the reason why another is missing.
+    details.sort(key=lambda detail: detail["type"] != "extra_forbidden")
     problems: dict[str, list[str]] = {}
-    for detail in error.errors():
+    for detail in details:
         name = _name(detail["loc"], tree, keep_last=detail["type"] == "missing")
         given = detail["input"]
-        shown = "" if detail["type"] == "missing" or isinstance(given, dict | BaseModel) else f" = {given}"
-        problems.setdefault(f"{name}{shown}", []).append(_what_is_wrong(detail, name))
-    # Where a section is one of several choices, what is wrong inside it says more than that it is no number.
-    outer = {name for name in problems for other in problems if other.startswith(f"{name}.")}
-    (subject, messages), *others = [item for item in problems.items() if item[0] not in outer]
+        value = "" if detail["type"] == "missing" or isinstance(given, dict | BaseModel) else f" = {_shown(given)}"
+        problems.setdefault(f"{_shown(name)}{value}", []).append(_what_is_wrong(detail, name))
+    (subject, messages), *others = problems.items()
     text = f"{subject}: " if subject else ""
     text += ", or ".join(dict.fromkeys(messages))
     return text + (f" (and {len(others)} more)" if others else "")
+
+
+def _shown(value: object) -> str:
+    """Any value, on one line of bearable length."""
+    text = " ".join(str(value).split())
+    return text if len(text) <= 80 else text[:79] + "…"
 
 
 def _what_is_wrong(detail: Any, name: str) -> str:
@@ -174,17 +200,28 @@ def _what_is_wrong(detail: Any, name: str) -> str:
             return "is needed and not given"
         case "literal_error":
             return f"should be {context['expected']}{_nearest_choice(str(detail['input']), context['expected'])}"
+        case "union_tag_invalid" if not isinstance(detail["input"], dict):  # a text's own method `format` is no tag
+            return _no_corpus(location)
         case "union_tag_invalid":
             near = _nearest_choice(context["tag"], context["expected_tags"])
             return f"format {context['tag']} should be one of {context['expected_tags']}{near}"
         case "union_tag_not_found":
-            tags = [_tag(model) or "" for model in _models_at(location)]
-            return f"is a corpus without a format: one of {', '.join(tags)}"
+            return _no_corpus(location)
         case "model_type" | "model_attributes_type":
             fields = [name for model in _models_at(location) for name in model.model_fields]
             return f"should be a section with {', '.join(fields)}"
+        case "tuple_type":
+            return "should be a list"
+        case "path_type":
+            return "should be a path"
     message = str(detail["msg"]).removeprefix("Input ").removeprefix("Value error, ")
-    return message.replace("a valid integer, unable to parse string as an integer", "a whole number")
+    message = message.replace("a valid integer", "a whole number").replace("a valid number", "a number")
+    return message.partition(", unable to parse")[0]
+
+
+def _no_corpus(location: tuple[int | str, ...]) -> str:
+    tags = [_tag(model) or "" for model in _models_at(location)]
+    return f"should be a corpus, a section with a format: one of {', '.join(tags)}"
 
 
 def _name(location: tuple[int | str, ...], tree: Any, keep_last: bool) -> str:
@@ -192,7 +229,7 @@ def _name(location: tuple[int | str, ...], tree: Any, keep_last: bool) -> str:
     parts: list[str] = []
     here = tree
     for i, part in enumerate(location):
-        inside = (isinstance(here, dict) and part in here) or (isinstance(here, list) and isinstance(part, int))
+        inside = part in here if isinstance(here, dict) else isinstance(here, list) and part in range(len(here))
         if inside:
             here = here[part]
         if inside or (keep_last and i == len(location) - 1):
@@ -203,12 +240,12 @@ def _name(location: tuple[int | str, ...], tree: Any, keep_last: bool) -> str:
 def _no_such(dotted: str, location: tuple[int | str, ...]) -> str:
     section, dot, name = dotted.rpartition(".")
     names = sorted({field for model in _models_at(location) for field in model.model_fields})
-    near = [section + dot + n for n in difflib.get_close_matches(name, names, 1, 0.6)]
-    if not near:  # perhaps the right name in the wrong place
-        everywhere = list(_all_names(Settings))
-        near = [n for n in everywhere if n.rpartition(".")[2] == name] or [
-            n for n in everywhere if difflib.get_close_matches(name, [n.rpartition(".")[2]], 1, 0.75)
-        ]
+    everywhere = list(_all_names(Settings))
+    near = (
+        [n for n in everywhere if n.rpartition(".")[2] == name]  # the right name in the wrong place
+        or [section + dot + n for n in difflib.get_close_matches(name, names, 1, 0.6)]
+        or [n for n in everywhere if difflib.get_close_matches(name, [n.rpartition(".")[2]], 1, 0.75)]
+    )
     meant = f"; did you mean {near[0]}?" if near else ""
     return f"there is no such setting{meant} (here: {', '.join(names)})"
 

@@ -7,6 +7,7 @@ next call keeps the stages whose key still holds and makes the rest, so an inter
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -16,13 +17,14 @@ from focat.config.data import AnyCorpus, CleaningSettings, Corpus, DataSettings
 from focat.corpus.cleaning import Cleaner
 from focat.corpus.document import Document
 from focat.corpus.readers import read_documents
-from focat.corpus.store import writing_split
+from focat.corpus.store import STORE_VERSION, writing_split
 from focat.corpus.tokenizer import Tokenizer, train_tokenizer
 from focat.errors import FocatError
-from focat.files import digest_of, locked, sha256, whole_folder, write_json
+from focat.files import UNFINISHED, digest_of, disk_errors, locked, sha256, whole_folder, write_json
 from focat.progress import Progress
 
-STORE_VERSION = 1  # of the layout: another number, another preparation
+SPLITS = ("train", "dev", "test")
+Inputs = list[dict[str, Any]]  # the corpora of a split, as its description names them
 _CHUNK = 50_000  # pairs encoded at a time: enough for all cores, little enough for memory
 
 
@@ -30,37 +32,52 @@ def prepare(settings: DataSettings, progress: Progress, overwrite: bool = False)
     """Make the store of these settings, or finish it, or find that it is there; returns its manifest."""
     if not settings.train:
         raise FocatError("data.train: names no corpus; give at least one to train on")
-    keys = _stage_keys(settings)
+    inputs = {name: _inputs(getattr(settings, name)) for name in SPLITS if getattr(settings, name)}
+    keys = _stage_keys(settings, inputs)
+    made_from = {
+        "version": STORE_VERSION,
+        "source_language": settings.source_language,
+        "target_language": settings.target_language,
+        "keys": keys,
+    }
     store = settings.store
-    store.mkdir(parents=True, exist_ok=True)
+    with disk_errors(store):
+        store.mkdir(parents=True, exist_ok=True)
     with locked(store, "another `focat prepare` is filling this store"):
         manifest = _read_json(store / "manifest.json")
         if manifest is not None:
-            if manifest["keys"] == keys:
+            if {name: manifest.get(name) for name in made_from} == made_from:
                 progress.say(f"{store} is up to date")
                 return manifest
             if not overwrite:
                 raise FocatError(
                     f"{store}: was prepared from other corpora or settings; give another data.store, or --overwrite"
                 )
-            (store / "manifest.json").unlink()
+        _clear(store, keys)
         tokenizer = _tokenizer_stage(settings, keys["tokenizer"], progress)
-        splits = {}
-        for name in ("train", "dev", "test"):
-            if getattr(settings, name):
-                splits[name] = _split_stage(settings, name, tokenizer, keys[name], progress)
+        splits = {
+            name: _split_stage(settings, name, files, tokenizer, keys[name], progress) for name, files in inputs.items()
+        }
         manifest = {
-            "version": STORE_VERSION,
-            "source_language": settings.source_language,
-            "target_language": settings.target_language,
+            **made_from,
             "source_vocabulary": tokenizer.source.size,
             "target_vocabulary": tokenizer.target.size,
             "joint": tokenizer.joint,
-            "keys": keys,
             "splits": splits,
         }
         write_json(store / "manifest.json", manifest)
         return manifest
+
+
+def _clear(store: Path, keys: dict[str, str]) -> None:
+    """Take away what this preparation will not replace: the old manifest, splits no longer wanted, leftovers."""
+    with disk_errors(store):
+        (store / "manifest.json").unlink(missing_ok=True)
+        for old in [*store.glob(f"*{UNFINISHED}"), *(store / name for name in SPLITS if name not in keys)]:
+            if old.is_dir():
+                shutil.rmtree(old)
+            else:
+                old.unlink(missing_ok=True)
 
 
 def _tokenizer_stage(settings: DataSettings, key: str, progress: Progress) -> Tokenizer:
@@ -86,7 +103,7 @@ def _tokenizer_stage(settings: DataSettings, key: str, progress: Progress) -> To
 
 
 def _split_stage(
-    settings: DataSettings, name: str, tokenizer: Tokenizer, key: str, progress: Progress
+    settings: DataSettings, name: str, inputs: Inputs, tokenizer: Tokenizer, key: str, progress: Progress
 ) -> dict[str, Any]:
     folder = settings.store / name
     if _key_of(folder) != key:
@@ -103,7 +120,7 @@ def _split_stage(
                 bar.advance(sum(len(document.source) for document in chunk))
             if not cleaner.kept:
                 raise FocatError(f"data.{name}: no pair is left ({_reasons(cleaner.removed)}); relax data.cleaning")
-            writer.finish(read=cleaner.read, removed=cleaner.removed, inputs=_inputs(corpora))
+            writer.finish(read=cleaner.read, removed=cleaner.removed, inputs=inputs)
             write_json(unfinished / "stage.json", {"key": key})
     split: dict[str, Any] = json.loads((folder / "split.json").read_text(encoding="utf-8"))
     return split
@@ -112,7 +129,7 @@ def _split_stage(
 # ------------------------------------------------------------------------------------------------ what a stage is
 
 
-def _stage_keys(settings: DataSettings) -> dict[str, str]:
+def _stage_keys(settings: DataSettings, inputs: dict[str, Inputs]) -> dict[str, str]:
     """The digest of all that each stage is made from: the bytes of its inputs, and the settings it reads."""
     made_by = {
         "version": STORE_VERSION,
@@ -121,19 +138,17 @@ def _stage_keys(settings: DataSettings) -> dict[str, str]:
     }
     tokenizer = settings.tokenizer.model_dump(mode="json", exclude={"source_model", "target_model"})
     models = [model for model in (settings.tokenizer.source_model, settings.tokenizer.target_model) if model]
-    inputs = {name: _inputs(getattr(settings, name)) for name in ("train", "dev", "test")}
     keys = {
         "tokenizer": digest_of(
             [made_by, tokenizer, [_digest(model) for model in models], None if models else inputs["train"]]
         )
     }
     for name, files in inputs.items():
-        if files:
-            keys[name] = digest_of([made_by, keys["tokenizer"], files])
+        keys[name] = digest_of([made_by, keys["tokenizer"], files])
     return keys
 
 
-def _inputs(corpora: Iterable[Corpus]) -> list[dict[str, Any]]:
+def _inputs(corpora: Iterable[Corpus]) -> Inputs:
     """Each corpus by its settings, with file names and digests in place of paths: moving files changes nothing."""
     described = []
     for corpus in corpora:
@@ -154,15 +169,15 @@ def _digest(path: Path) -> str:
 
 def _key_of(folder: Path) -> str | None:
     stage = _read_json(folder / "stage.json")
-    return stage["key"] if stage else None
+    return stage.get("key") if stage else None
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return content
+    return content if isinstance(content, dict) else None
 
 
 # ------------------------------------------------------------------------------------------------ streams of documents

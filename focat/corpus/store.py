@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +23,7 @@ from focat.corpus.vocabulary import SEPARATOR
 from focat.errors import FocatError
 from focat.files import write_json
 
+STORE_VERSION = 1  # of the layout: another number, another preparation
 SIDES = ("source", "target")
 Integers = NDArray[np.integer[Any]]
 
@@ -75,6 +76,12 @@ class Store:
             raise FocatError(f"{path}: is no finished token store; run `focat prepare` with this data.store") from None
         except (OSError, ValueError) as error:
             raise FocatError(f"{path}/manifest.json: cannot be read: {error}") from None
+        version = self.manifest.get("version") if isinstance(self.manifest, dict) else None
+        if version != STORE_VERSION:
+            raise FocatError(
+                f"{path}: is a token store of version {version}, and this focat reads version {STORE_VERSION};"
+                " run `focat prepare --overwrite`"
+            )
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -100,7 +107,10 @@ class Store:
 
 def open_split(folder: Path) -> Split:
     """The arrays of a split; a size that does not fit the split's own description is an error."""
-    described = json.loads((folder / "split.json").read_text(encoding="utf-8"))
+    try:
+        described = json.loads((folder / "split.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise FocatError(f"{folder}/split.json: is missing or damaged; delete the store and prepare it again") from None
 
     def mapped(name: str, dtype: str, length: int) -> Any:
         path = folder / name
@@ -164,9 +174,10 @@ class SplitWriter:
         return described
 
     def close(self) -> None:
-        """Close the files, written or not."""
-        for file in self._files.values():
-            file.close()
+        """Close the files, written or not: all of them, even when the disk refuses what one still holds."""
+        with ExitStack() as stack:
+            for file in self._files.values():
+                stack.callback(file.close)
 
     def _append(self, name: str, values: Integers) -> None:
         self._files[name].write(np.ascontiguousarray(values).data)  # unlike tofile, tells why the disk refused

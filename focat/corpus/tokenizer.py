@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -27,6 +28,9 @@ from focat.files import write_json, write_whole
 # for internal use stands in for it; escaped itself, it can be in the text too.
 _SPACE_MARK, _ESCAPE = "\u2581", "\U0010fffe"
 
+# The same on every machine, whatever its cores: a model notes the number, and unigram adds up floats thread by thread.
+_TRAINING_THREADS = 16
+
 
 class Vocabulary:
     """The tokens of one side: SentencePiece's pieces behind the special ids."""
@@ -38,10 +42,8 @@ class Vocabulary:
         self.size: int = self._pieces.get_piece_size() + SPECIALS
 
     def normalise(self, text: str) -> str:
-        """The form of the text that the model sees."""
-        if self.normalisation.unicode != "none":
-            text = unicodedata.normalize(self.normalisation.unicode, text)
-        return text.lower() if self.normalisation.lowercase else text
+        """The form of the text that the model sees, and that `decode` gives back."""
+        return _normalise(text, self.normalisation)
 
     def encode(self, text: str) -> list[int]:
         """The tokens of one sentence; never a special id."""
@@ -118,15 +120,10 @@ def train_tokenizer(
 
 
 def _train(settings: TokenizerSettings, normalisation: NormalisationSettings, sentences: Iterable[str]) -> bytes:
-    def prepared(text: str) -> str:
-        if normalisation.unicode != "none":
-            text = unicodedata.normalize(normalisation.unicode, text)
-        return _escape(text.lower() if normalisation.lowercase else text)
-
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=map(prepared, sentences),
+            sentence_iterator=(_escape(_normalise(sentence, normalisation)) for sentence in sentences),
             model_writer=model,
             model_type=settings.kind,
             vocab_size=settings.vocabulary - SPECIALS,
@@ -143,20 +140,37 @@ def _train(settings: TokenizerSettings, normalisation: NormalisationSettings, se
             eos_id=-1,
             pad_id=-1,
             max_sentence_length=1 << 20,
-            num_threads=cores() if settings.kind == "bpe" else 1,  # unigram sums in the order of its threads
+            num_threads=_TRAINING_THREADS,
             minloglevel=2,
         )
     except RuntimeError as error:
-        reason = str(error).rpartition("] ")[2].strip() or str(error)
-        raise FocatError(
-            f"data.tokenizer: SentencePiece cannot make a vocabulary of {settings.vocabulary}: {reason}"
-        ) from None
+        raise FocatError(f"data.tokenizer.vocabulary = {settings.vocabulary}: {_why_not(settings, error)}") from None
     return model.getvalue()
+
+
+def _why_not(settings: TokenizerSettings, error: RuntimeError) -> str:
+    """What SentencePiece says of a vocabulary it cannot make, in the words of our settings."""
+    if sizes := re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error)):
+        bytes_too = " and the 256 bytes of byte_fallback" if settings.byte_fallback else ""
+        return (
+            f"too small: the characters of the corpus{bytes_too} need {int(sizes[1]) + SPECIALS};"
+            " raise it, or lower data.tokenizer.character_coverage"
+        )
+    reason = str(error).rpartition("] ")[2].strip() or str(error)
+    return f"SentencePiece cannot make this vocabulary: {reason}"
 
 
 def cores() -> int:
     """The cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _normalise(text: str, how: NormalisationSettings) -> str:
+    if how.unicode == "none":
+        return text.lower() if how.lowercase else text
+    text = unicodedata.normalize(how.unicode, text)
+    # Twice, because small letters may compose where the capitals could not: J and a caron, j and a caron.
+    return unicodedata.normalize(how.unicode, text.lower()) if how.lowercase else text
 
 
 def _escape(text: str) -> str:
@@ -172,9 +186,11 @@ def _unescape(text: str) -> str:
 def _read_model(path: Path) -> bytes:
     try:
         model = path.read_bytes()
-        sentencepiece.SentencePieceProcessor(model_proto=model)
+        if model:  # SentencePiece takes no bytes for no question
+            sentencepiece.SentencePieceProcessor(model_proto=model)
+            return model
     except OSError as error:
         raise FocatError(f"{path}: cannot be read: {error.strerror}") from None
     except RuntimeError:
-        raise FocatError(f"{path}: is not a SentencePiece model") from None
-    return model
+        pass
+    raise FocatError(f"{path}: is not a SentencePiece model")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -46,7 +48,8 @@ def inspect_split(store: Store, name: str, settings: WindowSettings, samples: in
         "sentences_too_long": len(windows.too_long),
         "suspicious": _suspicious(store, split),
     }
-    chosen = np.linspace(0, len(windows) - 1, samples + 2).round().astype(np.int64)[1:-1]
+    samples = min(samples, len(windows))
+    chosen = (2 * np.arange(samples) + 1) * len(windows) // (2 * samples or 1)  # the middles of so many equal parts
     shown = []
     for row in chosen:
         lengths = int(windows.source.lengths[row]), int(windows.target.lengths[row])
@@ -59,7 +62,7 @@ def show_inspection(found: Inspection, console: Console | None = None) -> None:
     """Print an inspection; in colour where the terminal has it."""
     console = console or Console(highlight=False)
     figures = found.figures
-    console.print(f"[bold]{figures['store']}[/], {figures['split']}: {counts_line(figures)}")
+    console.print(f"[bold]{escape(figures['store'])}[/], {figures['split']}: {counts_line(figures)}")
     for side, language, vocabulary in zip(SIDES, figures["languages"], figures["vocabularies"], strict=True):
         sentences, windows = figures["sentence_lengths"][side], figures["window_lengths"][side]
         console.print(
@@ -82,7 +85,7 @@ def show_inspection(found: Inspection, console: Console | None = None) -> None:
 
 def _length_figures(lengths: NDArray[np.int64]) -> dict[str, Any]:
     counts, _ = np.histogram(lengths, [0, *_BINS[1:], max(_BINS[-1], int(lengths.max(initial=0))) + 1])
-    labels = [f"{low}–{high - 1}" if high - low > 1 else f"{low}" for low, high in zip(_BINS, _BINS[1:], strict=False)]
+    labels = [f"{low}–{high - 1}" if high - low > 1 else f"{low}" for low, high in itertools.pairwise(_BINS)]
     labels = ["0–1", *labels[1:], f"{_BINS[-1]}–"]
     return {
         "mean": round(float(lengths.mean()), 2) if len(lengths) else 0.0,

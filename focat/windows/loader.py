@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 import torch
@@ -33,9 +33,13 @@ class Position:
 
 @dataclass(frozen=True)
 class Update:
-    """The batches of one update that fall to this process; at the end of an epoch there may be none."""
+    """The batches of one update that fall to this process."""
 
     batches: list[Batch]
+    numbers: list[int]  # of these batches in their epoch, whatever the number of processes
+    target_tokens: int  # of the whole update, on all processes
+    of: int  # updates in this epoch
+    idle: bool  # there was no batch left for this process, so it has one of another's, which must not count
     next: Position
 
 
@@ -71,12 +75,15 @@ class Loader:
             windows, order = self.epoch(position.epoch)
             if not len(order):
                 return
-            for update in range(position.update, self.updates_in(order)):
+            count = self.updates_in(order)
+            for update in range(position.update, count):
                 first = update * self.batches_per_update
-                mine = range(first + self.rank, min(first + self.batches_per_update, len(order)), self.processes)
-                batches = [gather(self.split, windows, *order.batch(i)) for i in mine]
-                last = update + 1 == self.updates_in(order)
-                yield Update(batches, Position(position.epoch + 1) if last else Position(position.epoch, update + 1))
+                beyond = min(first + self.batches_per_update, len(order))
+                numbers = list(range(first + self.rank, beyond, self.processes))
+                tokens = windows.target.lengths[order.rows[order.bounds[first] : order.bounds[beyond]]].sum()
+                batches = [gather(self.split, windows, *order.batch(i)) for i in numbers or [first]]
+                following = Position(position.epoch, update + 1) if update + 1 < count else Position(position.epoch + 1)
+                yield Update(batches, numbers or [first], int(tokens), count, not numbers, following)
             position = Position(position.epoch + 1)
 
     def once(self) -> Iterator[Batch]:
@@ -88,11 +95,7 @@ class Loader:
 
 def pinned(update: Update) -> Update:
     """The same update in memory that a GPU can copy from while it computes."""
-
-    def pin(batch: Batch) -> Batch:
-        return batch.map(torch.Tensor.pin_memory)
-
-    return Update([pin(batch) for batch in update.batches], update.next)
+    return replace(update, batches=[batch.map(torch.Tensor.pin_memory) for batch in update.batches])
 
 
 class Ahead(Generic[T]):
@@ -126,7 +129,7 @@ class Ahead(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         try:
-            while (item := self._queue.get()) is not self._END:
+            while not self._stopped.is_set() and (item := self._queue.get()) is not self._END:
                 if isinstance(item, BaseException):
                     raise item
                 yield item  # type: ignore[misc]

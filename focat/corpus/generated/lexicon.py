@@ -12,7 +12,7 @@ from focat.corpus.generated.agreement import Gender, GermanNoun, Person, Word, s
 
 
 class Thing(NamedTuple):
-    """Something `it` can refer to; with two translations (of one gender) it is a term to be kept consistent."""
+    """Something `it` can refer to. A term has two translations, of one gender, and a document keeps to one."""
 
     english: str
     german: tuple[str, ...]
@@ -27,7 +27,7 @@ def _things(gender: Gender, **german: str) -> tuple[Thing, ...]:
     return tuple(Thing(english, tuple(nouns.split("/")), gender) for english, nouns in german.items())
 
 
-# As many things, and as many terms, of each gender: otherwise a model could guess.
+# As many things of each gender, and as many terms: otherwise a model could guess.
 THINGS = {
     Gender.MASCULINE: _things(
         Gender.MASCULINE,
@@ -37,9 +37,6 @@ THINGS = {
         suitcase="Koffer",
         mirror="Spiegel",
         coat="Mantel",
-        computer="Computer/Rechner",
-        sweater="Pullover/Pulli",
-        bucket="Eimer/Kübel",
     ),
     Gender.FEMININE: _things(
         Gender.FEMININE,
@@ -49,9 +46,6 @@ THINGS = {
         guitar="Gitarre",
         camera="Kamera",
         bottle="Flasche",
-        watch="Uhr/Armbanduhr",
-        box="Kiste/Schachtel",
-        cap="Mütze/Kappe",
     ),
     Gender.NEUTER: _things(
         Gender.NEUTER,
@@ -61,15 +55,17 @@ THINGS = {
         knife="Messer",
         piano="Klavier",
         dress="Kleid",
-        phone="Telefon/Handy",
-        bike="Fahrrad/Rad",
-        picture="Bild/Foto",
     ),
 }
-TERMS = tuple(thing for things in THINGS.values() for thing in things if len(thing.german) == 2)
+TERMS = {
+    Gender.MASCULINE: _things(
+        Gender.MASCULINE, computer="Computer/Rechner", sweater="Pullover/Pulli", bucket="Eimer/Kübel"
+    ),
+    Gender.FEMININE: _things(Gender.FEMININE, watch="Uhr/Armbanduhr", box="Kiste/Schachtel", cap="Mütze/Kappe"),
+    Gender.NEUTER: _things(Gender.NEUTER, phone="Telefon/Handy", bike="Fahrrad/Rad", picture="Bild/Foto"),
+}
 
 FIRST_NAMES = ("Anna", "Tom", "Maria", "Peter", "Lena", "Paul", "Julia", "Max")
-FRIENDS = tuple(Word(name, name) for name in FIRST_NAMES)
 STRANGERS = tuple(
     Word(f"{english} {surname}", f"{german} {surname}")
     for surname in ("Weber", "Klein", "Braun", "Fischer")
@@ -85,15 +81,17 @@ ROLES = {
         Word("sister", GermanNoun("Schwester", Gender.FEMININE)),
         Word("mother", GermanNoun("Mutter", Gender.FEMININE)),
     ),
-    "quality": (
+    "virtue": (
         Word("new", "neu"),
+        Word("beautiful", "schön"),
+        Word("practical", "praktisch"),
+    ),
+    "fault": (
         Word("expensive", "teuer"),
         Word("heavy", "schwer"),
         Word("dirty", "schmutzig"),
-        Word("beautiful", "schön"),
-        Word("red", "rot"),
         Word("broken", "kaputt"),
-        Word("famous", "berühmt"),
+        Word("wet", "nass"),
     ),
     "state": (
         Word("tired", "müde"),
@@ -107,8 +105,6 @@ ROLES = {
         Word("waiting", "wartet"),
         Word("sleeping", "schläft"),
         Word("eating", "isst"),
-        Word("crying", "weint"),
-        Word("playing", "spielt"),
     ),
     "place": (
         Word("outside", "draußen"),
@@ -119,16 +115,17 @@ ROLES = {
     "doing": (
         Word("buying", "kauft"),
         Word("selling", "verkauft"),
-        Word("bringing", "bringt"),
+        Word("fetching", "holt"),
         Word("carrying", "trägt"),
-        Word("cleaning", "putzt"),
+        Word("cleaning", "reinigt"),
         Word("hiding", "versteckt"),
     ),
     "do": (
         Word("buy", "kaufen"),
         Word("sell", "verkaufen"),
-        Word("bring", "bringen"),
-        Word("clean", "putzen"),
+        Word("fetch", "holen"),
+        Word("carry", "tragen"),
+        Word("clean", "reinigen"),
         Word("hide", "verstecken"),
     ),
     "verb": (
@@ -144,4 +141,4 @@ ROLES = {
         Word("drink", "trinkt"),
     ),
 }
-ROLES["second quality"] = ROLES["quality"]
+ROLES["quality"] = ROLES["virtue"] + ROLES["fault"]

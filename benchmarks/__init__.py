@@ -1,0 +1,1 @@
+"""What is measured, each beside what one would have done without it, in the same run."""

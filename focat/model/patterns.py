@@ -1,0 +1,89 @@
+"""Who sees whom: attention patterns as masks over segments. True means "sees".
+
+`full` is the paper's; `long-short` (Zhang et al., 2020) and `group` (Bao et al., 2021) keep some heads or layers inside
+their own sentence. The same rules hold in the encoder, in the decoder and between them.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from focat.config.schema import ModelSettings
+from focat.corpus.vocabulary import SEPARATOR
+from focat.errors import FocatError
+
+
+def opened_segments(tokens: Tensor) -> Tensor:
+    """The sentence that each token of the decoder's input helps to produce: the separators up to and including it.
+
+    A separator closes a sentence for positions and embeddings, but the word predicted where it is read is the first of
+    the next sentence. Kept inside "its own" sentence by the segment of the input, that word would see the previous
+    sentence alone; so, for masks, a separator opens a sentence just as the start symbol does. It needs no look-ahead.
+    """
+    return (tokens == SEPARATOR).cumsum(-1)  # (windows, length)
+
+
+def whole_window(real: Tensor) -> Tensor:
+    """Everyone sees every key that is not padding: (windows, 1, 1, keys)."""
+    return real[:, None, None, :]
+
+
+def causal(queries: int, keys: int, device: torch.device) -> Tensor:
+    """The last `queries` of `keys` tokens see themselves and what came before: (1, 1, queries, keys)."""
+    return torch.ones(1, 1, queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
+
+
+def causal_over(real: Tensor, queries: int) -> Tensor:
+    """The same where padding may stand between tokens: (windows, 1, queries, keys).
+
+    Only padding sees padding, and only itself, lest it see nothing and become a NaN, which no weight of zero stops.
+    """
+    keys = real.shape[1]
+    before = causal(queries, keys, real.device)
+    return before & (whole_window(real) | before.triu(keys - queries))
+
+
+def own_sentence(query_sentence: Tensor, key_sentence: Tensor, visible: Tensor) -> Tensor:
+    """A query sees the visible keys of its own sentence, or, where there are none, all visible keys.
+
+    None are left when a hypothesis has more sentences than its source; to see nothing would be not a number.
+    """
+    own = (query_sentence[:, None, :, None] == key_sentence[:, None, None, :]) & visible  # (windows, 1, queries, keys)
+    return own | (visible & ~own.any(-1, keepdim=True))
+
+
+def long_short(own: Tensor, visible: Tensor, heads: int, local_heads: int) -> Tensor:
+    """The first `local_heads` heads see their own sentence, the others the window: (windows, heads, queries, keys)."""
+    local = torch.arange(heads, device=own.device) < local_heads
+    return torch.where(local[:, None, None], own, visible)
+
+
+def group(own: Tensor, visible: Tensor, layers: int, global_layers: tuple[int, ...]) -> list[Tensor]:
+    """Own sentence only, except in the global layers: one mask for each layer."""
+    return [visible if layer in global_layers else own for layer in range(layers)]
+
+
+def masks_of_layers(
+    settings: ModelSettings, layers: int, query_sentence: Tensor, key_sentence: Tensor, visible: Tensor
+) -> list[Tensor]:
+    """What each layer of a stack lets its heads see, of the keys `visible` to all; one tensor shared by many layers.
+
+    Sentences are given as any numbers, (windows, queries) and (windows, keys), that are equal for the same sentence.
+    """
+    if settings.attention == "full":
+        return [visible] * layers
+    own = own_sentence(query_sentence, key_sentence, visible)
+    if settings.attention == "long-short":
+        local_heads = settings.local_heads or settings.heads // 2
+        return [long_short(own, visible, settings.heads, local_heads)] * layers
+    top_two = tuple(range(max(layers - 2, 0), layers))
+    return group(own, visible, layers, top_two if settings.global_layers is None else settings.global_layers)
+
+
+def check_global_layers(settings: ModelSettings) -> None:
+    """Refuse layers that neither stack has."""
+    highest = max(settings.encoder_layers, settings.decoder_layers) - 1
+    for layer in settings.global_layers or ():
+        if layer > highest:
+            raise FocatError(f"model.global_layers names layer {layer}: layers are counted from 0 to {highest}")

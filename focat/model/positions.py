@@ -1,0 +1,72 @@
+"""Where a token stands: segment-shifted positions (section 3.2 of the paper), as sinusoids, learned rows or rotations.
+
+`position = index + segment · shift`: every sentence starts `shift` positions later than it would. A separator keeps
+the shift of the sentence it closes, and the decoder's start symbol is in segment 0.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from focat.config.schema import WindowSettings
+from focat.windows.batch import Side
+
+Rotary = tuple[Tensor, Tensor]  # cosine and sine, (windows, 1, length, head width / 2) each
+
+
+def shifted_positions(segments: Tensor, shift: Tensor) -> Tensor:
+    """The position of every token, from 0. Only real tokens are counted, so padding moves nobody."""
+    index = (segments >= 0).cumsum(-1) - 1  # (windows, length)
+    return index.clamp(min=0) + segments.clamp(min=0) * shift[:, None]
+
+
+def sequence_shift(source: Side) -> Tensor:
+    """`avg-sequence`: the mean length of a window's source sentences, rounded up.
+
+    Separators and `<E>` are counted; the target uses its source's value.
+    """
+    tokens = (source.segments >= 0).sum(-1)  # (windows,)
+    sentences = source.segments.amax(-1) + 1  # (windows,)
+    return (tokens + sentences - 1) // sentences
+
+
+def furthest_position(windows: WindowSettings, shift: int | str) -> int:
+    """How many rows a table of learned positions needs.
+
+    With `avg-sequence` the n - 1 shifts of a window of n sentences add up to less than its own length plus n.
+    """
+    if isinstance(shift, int):
+        return windows.max_tokens + windows.size * shift
+    return 2 * windows.max_tokens + windows.size
+
+
+def sinusoids(positions: Tensor, width: int) -> Tensor:
+    """Sine half, then cosine half, with frequencies 1/10000^(i/(width/2-1)).
+
+    Computed for the positions of each batch rather than looked up, so that no position lies beyond a table.
+    """
+    angles = _angles(positions, width // 2, last=max(width // 2 - 1, 1))
+    return torch.cat((angles.sin(), angles.cos()), -1)  # (windows, length, width)
+
+
+def rotary(positions: Tensor, head_width: int) -> Rotary:
+    """The angles by which queries and keys are turned (Su et al., 2021), ready for tensors with heads."""
+    angles = _angles(positions, head_width // 2, last=head_width // 2)[:, None]
+    return angles.cos(), angles.sin()
+
+
+def rotate(x: Tensor, by: Rotary) -> Tensor:
+    """Queries or keys (windows, heads, length, head width), turned: entry i makes a pair with entry i + half."""
+    cosine, sine = by
+    first, second = x.chunk(2, -1)
+    turned = torch.cat((first * cosine - second * sine, second * cosine + first * sine), -1)
+    return turned.to(x.dtype)
+
+
+def _angles(positions: Tensor, frequencies: int, last: int) -> Tensor:
+    """Position times 1/10000^(i/last), for i below `frequencies`; (windows, length, frequencies) in float32."""
+    exponents = torch.arange(frequencies, device=positions.device, dtype=torch.float32) / last
+    return positions.float()[..., None] * torch.exp(exponents * -math.log(10000.0))

@@ -1,0 +1,68 @@
+"""Averages of checkpoints (appendix A of the paper): the mean of the weights around the best one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Literal
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from focat.errors import FocatError
+from focat.files import whole_folder, write_json
+from focat.training.run import Run
+
+Rule = Literal["closest", "next"]
+RULES: tuple[Rule, ...] = ("closest", "next")
+
+
+def parse_rule(text: str) -> Rule:
+    """A rule by its name."""
+    if text not in RULES:
+        raise FocatError(f"--rule {text}: there is no such rule; {' or '.join(RULES)}")
+    return text
+
+
+def choose(updates: list[int], best: int, count: int, rule: Rule) -> list[int]:
+    """Which validated checkpoints to average, in order.
+
+    `closest` (the paper): the `count` nearest to the best, itself included; of two equally near, the later one.
+    `next` (the authors' code): the best and those after it.
+    """
+    if rule == "next":
+        return [update for update in updates if update >= best][:count]
+    place = updates.index(best)
+    nearest = sorted(range(len(updates)), key=lambda i: (abs(i - place), -i))[:count]
+    return [updates[i] for i in sorted(nearest)]
+
+
+def average(run: Run, count: int = 5, rule: Rule = "closest") -> list[int]:
+    """Write the average to the run's `averaged/`; returns the updates that went into it."""
+    best_file = run.path / "best"
+    if not best_file.exists():
+        raise FocatError(f"{run.path}: has no validated checkpoint yet; train it until its first validation")
+    best = int(best_file.read_text(encoding="utf-8"))
+    there = {int(folder.name): folder for folder in run.checkpoints()}
+    validated = [update for update in sorted(there) if _validated(there[update])]
+    chosen = choose(validated, best, count, rule)
+    weights = mean_weights([there[update] / "weights.safetensors" for update in chosen])
+    with whole_folder(run.averaged) as unfinished:
+        save_file(weights, unfinished / "weights.safetensors")
+        write_json(unfinished / "average.json", {"rule": rule, "updates": chosen, "best": best})
+    return chosen
+
+
+def mean_weights(files: list[Path]) -> dict[str, Tensor]:
+    """The mean of stored weights, one file in memory at a time."""
+    total: dict[str, Tensor] = {}
+    for file in files:
+        for name, tensor in load_file(file).items():
+            total[name] = total[name] + tensor.double() if name in total else tensor.double()
+    return {name: (tensor / len(files)).to(torch.float32) for name, tensor in total.items()}
+
+
+def _validated(folder: Path) -> bool:
+    state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+    return any(update == state["update"] for update, _ in state["validations"])

@@ -1,0 +1,127 @@
+"""Checkpoints: weights to use, and beside them all that training needs to go on as if nothing had happened.
+
+A checkpoint appears whole, with a checksum of every file; one that was damaged later is told by it and passed over.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from focat.files import sha256, whole_folder, write_json, write_whole
+from focat.progress import Progress
+from focat.training.run import Run
+from focat.windows.loader import Position
+
+_STATE, _WEIGHTS, _TRAINING, _SUMS = "state.json", "weights.safetensors", "training.safetensors", "checksums.json"
+
+
+@dataclass
+class TrainingState:
+    """Where training stands; with the tensors beside it, all there is to know."""
+
+    update: int = 0
+    epoch: int = 0
+    update_in_epoch: int = 0
+    minutes: float = 0.0
+    skipped: int = 0  # updates left out because their gradient was not finite
+    validations: list[tuple[int, float]] = field(default_factory=list)  # (update, criterion; lower is better)
+    finished: bool = False
+
+    @property
+    def position(self) -> Position:
+        """The update that is next."""
+        return Position(self.epoch, self.update_in_epoch)
+
+    @property
+    def best(self) -> tuple[int, float] | None:
+        """The best validation; the earliest of equals."""
+        return min(self.validations, key=lambda validation: validation[1], default=None)
+
+    @property
+    def without_improvement(self) -> int:
+        """Validations since the best one."""
+        return len(self.validations) - 1 - self.validations.index(self.best) if self.best else 0
+
+
+def save_checkpoint(
+    run: Run, state: TrainingState, weights: dict[str, Tensor], training: dict[str, Tensor], keep: int
+) -> Path:
+    """Write a checkpoint, point `best` at the best one, and delete what nothing needs any more."""
+    folder = run.path / "checkpoints" / f"{state.update:07d}"
+    with whole_folder(folder) as unfinished:
+        save_file(weights, unfinished / _WEIGHTS)
+        save_file(training, unfinished / _TRAINING)
+        write_json(unfinished / _STATE, asdict(state))
+        write_json(unfinished / _SUMS, {file.name: sha256(file) for file in sorted(unfinished.iterdir())})
+    if state.best is not None:
+        write_whole(run.path / "best", f"{state.best[0]:07d}\n")
+    _forget(run, state, keep)
+    return folder
+
+
+def load_checkpoint(run: Run, progress: Progress) -> tuple[TrainingState, Path] | None:
+    """The last checkpoint that training can go on from, or None if there is none; damaged ones are reported."""
+    for folder in reversed(run.checkpoints()):
+        if not (folder / _TRAINING).exists():
+            continue
+        fault = _fault(folder)
+        if fault is None:
+            content = json.loads((folder / _STATE).read_text(encoding="utf-8"))
+            content["validations"] = [(update, value) for update, value in content["validations"]]
+            return TrainingState(**content), folder
+        progress.say(f"{folder} is damaged ({fault}); going back to the checkpoint before it")
+    return None
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
+    """The optimiser's state, by the names of the parameters."""
+    return {
+        f"{key}.{name}": value.detach().cpu().contiguous()
+        for name, parameter in model.named_parameters()
+        for key, value in optimizer.state[parameter].items()
+    }
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Give the optimiser back what `optimizer_tensors` took."""
+    parameters = dict(model.named_parameters())
+    for entry, value in tensors.items():
+        key, _, name = entry.partition(".")
+        if name in parameters:
+            optimizer.state[parameters[name]][key] = value.to(parameters[name].device, copy=True)
+
+
+def training_tensors(folder: Path) -> dict[str, Tensor]:
+    """What training needs besides the weights."""
+    return load_file(folder / _TRAINING)
+
+
+def _fault(folder: Path) -> str | None:
+    try:
+        sums: dict[str, Any] = json.loads((folder / _SUMS).read_text(encoding="utf-8"))
+        wrong = [name for name, expected in sums.items() if sha256(folder / name) != expected]
+    except (OSError, ValueError) as error:
+        return str(error)
+    return f"{wrong[0]} does not match its checksum" if wrong else None
+
+
+def _forget(run: Run, state: TrainingState, keep: int) -> None:
+    """Keep what averaging may need around the best validation, now or later, and two checkpoints to go on from."""
+    updates = [update for update, _ in state.validations]
+    best = updates.index(state.best[0]) if state.best else 0
+    wanted = {*updates[max(0, best - keep + 1) : best + keep], *updates[-keep:]}
+    checkpoints = run.checkpoints()
+    for folder in checkpoints[:-2]:
+        if int(folder.name) not in wanted:
+            for file in sorted(folder.iterdir()):
+                file.unlink()
+            folder.rmdir()
+        else:
+            (folder / _TRAINING).unlink(missing_ok=True)  # the larger part; weights stay

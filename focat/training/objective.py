@@ -1,0 +1,155 @@
+"""The context-discounted objective (section 3.1, equation 2 of the paper) on the label-smoothed loss.
+
+Tokens of the current sentence weigh 1, tokens of its context CD. The projection to the vocabulary and the loss go
+through the batch in chunks, gradient included, so that the logits of the whole batch never exist at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from focat.corpus.vocabulary import PAD
+from focat.windows.batch import Side
+
+Kernel = Callable[[Tensor, Tensor, Tensor, float], tuple[Tensor, Tensor, Tensor]]
+
+
+def token_weights(target: Side, discount: float | Tensor) -> Tensor:
+    """(windows, length): 1 in the current sentence, the discount in its context, 0 on padding.
+
+    The separator in front of the current sentence closes the context, so it is discounted too.
+    """
+    current = target.segments == target.current[:, None]
+    weights = torch.where(current, 1.0, discount)
+    return torch.where(target.segments < 0, 0.0, weights)
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Sums over the tokens of one or more batches, as one tensor so that they travel together."""
+
+    sums: Tensor  # (6,) float64: see the properties
+
+    @classmethod
+    def of(cls, target: Side, smoothed: Tensor, plain: Tensor) -> Losses:
+        """From the loss of every token, (windows, length) each: with label smoothing, and without."""
+        current = target.segments == target.current[:, None]
+        context = (target.segments >= 0) & ~current
+        sums = [
+            (values * mask).sum() for values in (torch.ones_like(plain), smoothed, plain) for mask in (current, context)
+        ]
+        return cls(torch.stack(sums).double())
+
+    @classmethod
+    def none(cls, device: torch.device | str) -> Losses:
+        """No tokens at all."""
+        return cls(torch.zeros(6, dtype=torch.float64, device=device))
+
+    def __add__(self, other: Losses) -> Losses:
+        return Losses(self.sums + other.sums)
+
+    def figures(self, discount: float) -> dict[str, float]:
+        """Means, each over its own tokens: a batch without context has no context loss, and no ratio."""
+        current_tokens, context_tokens, current, context, current_plain, _ = self.sums.tolist()
+        tokens = current_tokens + context_tokens
+        figures = {
+            "current": current / max(current_tokens, 1),
+            "full": (current + context) / max(tokens, 1),
+            "discounted": (current + discount * context) / max(tokens, 1),
+            "current_nll": current_plain / max(current_tokens, 1),
+        }
+        if context_tokens:
+            figures["context"] = context / context_tokens
+            figures["ratio"] = figures["current"] / max(figures["context"], 1e-12)
+        return figures
+
+
+def chunked_loss(
+    hidden: Tensor,
+    projection: Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    smoothing: float,
+    chunk: int,
+    kernel: Kernel | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The weighted sum of label-smoothed losses, and the loss of every token with and without smoothing.
+
+    `hidden` is (windows, length, width), `projection` (vocabulary, width), the rest (windows, length). Only the sum
+    has a gradient. `kernel` is a compiled `losses_and_gradient`.
+    """
+    total, smoothed, plain = _ChunkedLoss.apply(  # type: ignore[no-untyped-call]
+        hidden.reshape(-1, hidden.shape[-1]),
+        projection,
+        labels.reshape(-1),
+        weights.reshape(-1),
+        smoothing,
+        chunk,
+        kernel or losses_and_gradient,
+    )
+    return total, smoothed.view(labels.shape), plain.view(labels.shape)
+
+
+class _ChunkedLoss(torch.autograd.Function):
+    """The gradient is computed together with the loss, while a chunk's logits are there; backward only scales it."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        projection: Tensor,
+        labels: Tensor,
+        weights: Tensor,
+        smoothing: float,
+        chunk: int,
+        kernel: Kernel,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        matrix = projection.to(hidden.dtype)  # (vocabulary, width)
+        wanted = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
+        hidden_gradient = torch.empty_like(hidden) if wanted else None
+        projection_gradient = torch.zeros_like(projection) if wanted else None
+        smoothed, plain = (torch.empty(len(labels), device=hidden.device) for _ in range(2))
+        for start in range(0, len(labels), chunk):
+            part = slice(start, start + chunk)
+            logits = hidden[part] @ matrix.T  # (chunk, vocabulary)
+            if hidden_gradient is None or projection_gradient is None:
+                smoothed[part], plain[part] = token_losses(logits, labels[part], smoothing)
+                continue
+            smoothed[part], plain[part], gradient = kernel(logits, labels[part], weights[part], smoothing)
+            hidden_gradient[part] = gradient @ matrix
+            projection_gradient += gradient.T @ hidden[part]
+        ctx.save_for_backward(hidden_gradient, projection_gradient)
+        ctx.mark_non_differentiable(smoothed, plain)
+        return (smoothed * weights).sum(), smoothed, plain
+
+    @staticmethod
+    def backward(ctx: Any, scale: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        hidden_gradient, projection_gradient = ctx.saved_tensors
+        return hidden_gradient * scale.to(hidden_gradient.dtype), projection_gradient * scale, *[None] * 5
+
+
+def token_losses(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """Of each row of logits, (tokens, vocabulary): its loss with label smoothing, and without; 0 on padding."""
+    logits = logits.float()
+    log_total = torch.logsumexp(logits, -1)
+    plain = log_total - logits.gather(-1, labels[:, None]).squeeze(-1)
+    smoothed = (1 - smoothing) * plain + smoothing * (log_total - logits.mean(-1))
+    real = labels != PAD
+    return smoothed * real, plain * real
+
+
+def losses_and_gradient(
+    logits: Tensor, labels: Tensor, weights: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`token_losses`, and the gradient of their weighted sum, in the precision of the logits."""
+    exact = logits.float()
+    smoothed, plain = token_losses(exact, labels, smoothing)
+    probability = torch.softmax(exact, -1)
+    vocabulary = torch.arange(exact.shape[-1], device=exact.device)
+    wanted = torch.where(vocabulary == labels[:, None], 1 - smoothing, 0.0) + smoothing / exact.shape[-1]
+    return smoothed, plain, ((probability - wanted) * weights[:, None]).to(logits.dtype)

@@ -1,0 +1,167 @@
+"""A run folder: everything that one system is, self-contained, so that it can be moved, copied and loaded elsewhere.
+
+config.yaml, model.json, tokenizer/, checkpoints/NNNNNNN/, best, averaged/, log.jsonl (docs/formats.md).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from focat.config import Settings, dump_settings, load_settings
+from focat.corpus.store import Store
+from focat.corpus.tokenizer import Tokenizer
+from focat.errors import FocatError
+from focat.files import write_json, write_whole
+from focat.model.transformer import Transformer
+
+# What may differ when a run goes on: none of it touches what has been learned so far.
+_MAY_CHANGE: Any = {
+    "training": {"budget", "compile", "device", "keep", "log_every", "patience", "run", "samples", "save_minutes"},
+    "data": True,  # the store's own digest is compared instead
+    "decoding": True,
+}
+
+
+class Run:
+    """The folder of one system."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.log = path / "log.jsonl"
+        self.averaged = path / "averaged"
+
+    @classmethod
+    def create(cls, settings: Settings, store: Store) -> Run:
+        """Begin a run, or go on with it if its settings are still the same where it matters."""
+        run = cls(settings.training.run)
+        tokenizer = store.tokenizer
+        described = {
+            "source_vocabulary": tokenizer.source.size,
+            "target_vocabulary": tokenizer.target.size,
+            "shift": _resolve_shift(settings, store),
+            "store": store.manifest["keys"]["train"],
+        }
+        if (run.path / "model.json").exists():
+            run._check_same(settings, described)
+        elif run.path.exists() and any(run.path.iterdir()):
+            raise FocatError(f"{run.path}: is not empty and holds no run; give another training.run")
+        run.path.mkdir(parents=True, exist_ok=True)
+        tokenizer.save(run.path / "tokenizer")
+        write_whole(run.path / "config.yaml", dump_settings(settings))
+        write_json(run.path / "model.json", described)  # last: with it, the folder is a run
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> Run:
+        """A run that is there."""
+        if not (path / "model.json").exists():
+            raise FocatError(f"{path}: holds no run (there is no model.json); name a folder that `focat train` made")
+        return cls(path)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings it was trained with."""
+        return load_settings(self.path / "config.yaml")
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Its own copy of the tokenizer."""
+        return Tokenizer.load(self.path / "tokenizer")
+
+    def build_model(self, settings: Settings | None = None) -> Transformer:
+        """The model with fresh weights."""
+        settings = settings or self.settings
+        described = self._described()
+        return Transformer(
+            settings.model,
+            settings.windows,
+            described["source_vocabulary"],
+            described["target_vocabulary"],
+            described["shift"],
+        )
+
+    def weights_folder(self) -> Path:
+        """Where the weights to use are: averaged if there are any, else the best checkpoint, else the last."""
+        if (self.averaged / "weights.safetensors").exists():
+            return self.averaged
+        best = self.path / "best"
+        if best.exists():
+            return self.path / "checkpoints" / best.read_text(encoding="utf-8").strip()
+        checkpoints = self.checkpoints()
+        if not checkpoints:
+            raise FocatError(f"{self.path}: has no checkpoint yet; train it first")
+        return checkpoints[-1]
+
+    def checkpoints(self) -> list[Path]:
+        """All checkpoints, oldest first; the name is the update."""
+        folder = self.path / "checkpoints"
+        return sorted(path for path in folder.glob("*") if path.name.isdigit()) if folder.exists() else []
+
+    def load_model(self, weights: Path | None = None, device: str | torch.device = "cpu") -> Transformer:
+        """The trained model, ready to use."""
+        model = self.build_model()
+        load_weights(model, weights or self.weights_folder())
+        return model.to(device).eval()
+
+    def _described(self) -> dict[str, Any]:
+        described: dict[str, Any] = json.loads((self.path / "model.json").read_text(encoding="utf-8"))
+        return described
+
+    def _check_same(self, settings: Settings, described: dict[str, Any]) -> None:
+        before, now = (_flat(s.model_dump(mode="json", exclude=_MAY_CHANGE)) for s in (self.settings, settings))
+        for name in before.keys() | now.keys():
+            if before.get(name) != now.get(name):
+                raise FocatError(
+                    f"{self.path}: was begun with {name} = {before.get(name)}, not {now.get(name)}; "
+                    "set it back, or give another training.run"
+                )
+        if self._described() != described:
+            raise FocatError(f"{self.path}: was begun on another token store; give another training.run")
+
+
+def load_weights(model: Transformer, folder: Path) -> None:
+    """Put stored weights into a model of the same shape; no pickle is involved."""
+    path = folder / "weights.safetensors"
+    try:
+        stored = load_file(path)
+    except FileNotFoundError:
+        raise FocatError(f"{folder}: has no weights.safetensors") from None
+    except Exception as error:
+        raise FocatError(f"{path}: is damaged ({error}); use another checkpoint") from None
+    parameters = dict(model.named_parameters())
+    for name in parameters.keys() | stored.keys():
+        expected, found = (tensors[name].shape if name in tensors else None for tensors in (parameters, stored))
+        if expected != found:
+            raise FocatError(
+                f"{path}: {name} is {_shape(found)} there and {_shape(expected)} in this model: "
+                "the two differ in model settings or vocabulary"
+            )
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(stored[name])
+
+
+def named_weights(model: Transformer) -> dict[str, Tensor]:
+    """The weights by name, each once, on the CPU."""
+    return {name: parameter.detach().cpu().contiguous() for name, parameter in model.named_parameters()}
+
+
+def _shape(shape: torch.Size | None) -> str:
+    return "missing" if shape is None else "×".join(map(str, shape))
+
+
+def _resolve_shift(settings: Settings, store: Store) -> int | str:
+    return round(store.average_length) if settings.model.shift == "avg-corpus" else settings.model.shift
+
+
+def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return flat

@@ -1,0 +1,400 @@
+"""`focat train`: from batches to weights, for as long as the budget lasts, through any number of interruptions.
+
+Tiny, on a CPU:   focat train recipes/demo.yaml training.budget.updates=50
+Many GPUs:        torchrun --nproc-per-node 4 -m focat train CONFIG
+
+Nothing random carries over from update to update: dropout is seeded by the number of the batch, and the order of
+batches by the epoch. So a run that was killed and went on ends where it would have ended.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from focat.config import Settings
+from focat.corpus.store import Store
+from focat.errors import FocatError
+from focat.files import locked
+from focat.model.transformer import Transformer
+from focat.progress import QUIET, Progress
+from focat.training.checkpoints import (
+    TrainingState,
+    load_checkpoint,
+    optimizer_tensors,
+    restore_optimizer,
+    save_checkpoint,
+    training_tensors,
+)
+from focat.training.objective import Losses, chunked_loss, losses_and_gradient, token_weights
+from focat.training.processes import Processes, joined
+from focat.training.reporting import Report, training_line, validation_line
+from focat.training.run import Run, load_weights, named_weights
+from focat.training.schedule import Spent, discount_at, learning_rate, share_spent
+from focat.training.validation import bleu, bleu_sentences, dev_losses, translate_sentences
+from focat.windows.batch import Side
+from focat.windows.loader import Ahead, Loader, Update, pinned
+from focat.windows.scramble import scramble
+
+_MOST_SKIPPED = 20  # updates in a row whose gradient is not finite: it will not get better by itself
+
+
+def train(settings: Settings, progress: Progress) -> TrainingState:
+    """Train, or go on with training, until the budget is spent; returns where training stands."""
+    with joined(settings.training.device) as processes:
+        store = Store(settings.data.store)
+        run = Run.create(settings, store) if processes.first else Run(settings.training.run)
+        processes.wait()
+        with locked(run.path, "another process is training this run") if processes.first else nullcontext():
+            trainer = Trainer(settings, store, run, processes, progress if processes.first else QUIET)
+            with _memory_errors(settings):
+                return trainer.train()
+
+
+class Interrupted(Exception):
+    """A signal asked training to stop; everything is saved."""
+
+    def __init__(self, number: int, update: int) -> None:
+        super().__init__(f"stopped at update {update:,}, and saved; the same command goes on from there")
+        self.exit_code = 128 + number
+
+
+class TrainingStep(nn.Module):
+    """What is differentiated: a batch to its discounted loss, and the loss of each of its tokens."""
+
+    def __init__(self, model: Transformer, smoothing: float, chunk: int, compiled: bool) -> None:
+        super().__init__()
+        self.model, self.smoothing, self.chunk = model, smoothing, chunk
+        self.kernel = torch.compile(losses_and_gradient, dynamic=True) if compiled else losses_and_gradient
+
+    def forward(self, source: Side, target: Side, discount: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        hidden = self.model(source, target)
+        weights = token_weights(target, discount)
+        projection = self.model.output_weight
+        return chunked_loss(hidden, projection, target.tokens, weights, self.smoothing, self.chunk, self.kernel)
+
+
+class Trainer:
+    """One training run in one process."""
+
+    def __init__(self, settings: Settings, store: Store, run: Run, processes: Processes, progress: Progress) -> None:
+        self.settings, self.run, self.processes = settings, run, processes
+        self.progress = progress
+        self.tokenizer = store.tokenizer
+        self.dev = store.split("dev") if "dev" in store.splits else None
+        training = settings.training
+        self.loader = Loader(
+            store.split("train"),
+            settings.windows,
+            training.batch_tokens,
+            training.seed,
+            max(training.batches_per_update, processes.count),
+            processes.rank,
+            processes.count,
+        )
+        self.device = processes.device
+        self.half = _half_precision(training.precision, self.device)
+        torch.set_float32_matmul_precision("high")  # what is left in float32 may use TF32 on GPUs
+
+        torch.manual_seed(training.seed)
+        self.model = run.build_model(settings).to(self.device)
+        found = load_checkpoint(run, progress)
+        self.state = found[0] if found else TrainingState()
+        if found:
+            load_weights(self.model, found[1])
+        elif training.init_from is not None:
+            load_weights(self.model, _weights_of(training.init_from))
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(),
+            betas=training.betas,
+            eps=training.epsilon,
+            weight_decay=training.weight_decay,
+            fused=True,
+        )
+        self.average = {name: p.detach().clone() for name, p in self._parameters()} if training.ema else {}
+        if found:
+            self._restore(training_tensors(found[1]))
+
+        compiled = training.compile == "on" or (training.compile == "auto" and self.device.type == "cuda")
+        if compiled:
+            for layer in (*self.model.encoder, *self.model.decoder):
+                layer.compile(dynamic=True)  # layers are alike: two are compiled, all run
+        objective = settings.objective
+        step = TrainingStep(self.model, objective.label_smoothing, objective.chunk_tokens, compiled)
+        self.step: nn.Module = DistributedDataParallel(step) if processes.many else step
+
+        self._losses = Losses.none(self.device)
+        self._skipped = torch.zeros(2, device=self.device)  # in all, and in a row
+        self._tokens = 0
+        self._signal: int | None = None
+
+    # ---------------------------------------------------------------------------------------------------- the loop
+
+    def train(self) -> TrainingState:
+        """Update, log, validate and save, until there is a reason to stop."""
+        training = self.settings.training
+        if self.state.update:
+            self.progress.say(f"{self.run.path}: going on from update {self.state.update:,}")
+        if self.state.finished and self._share() >= 1:
+            self.progress.say(f"{self.run.path} is finished; a larger training.budget would go on")
+            return self.state
+        self.state.finished = False
+        self._describe()
+        report = Report(self.run, self.progress, self.state.update) if self.processes.first else None
+        self._resumed, self._minutes_before = time.monotonic(), self.state.minutes
+        last_saved = last_logged = self._resumed
+        updates = self.loader.updates(self.state.position)
+        ahead = Ahead(map(pinned, updates) if self.device.type == "cuda" else updates)
+        with self._signals(), _closing(ahead), _closing(report):
+            for update in ahead:
+                rate, discount = self._update(update)
+                stop = self._count(update)
+                if self.state.update % training.log_every == 0:
+                    last_logged = self._log(report, rate, discount, last_logged)
+                over = self._share() >= 1
+                due = update.next.update == 0
+                if training.validate_every is not None:
+                    due = self.state.update % training.validate_every == 0
+                if due or over:
+                    self._validate(report, discount)
+                    patience = training.patience
+                    over = over or (patience is not None and self.state.without_improvement >= patience)
+                    self.state.finished = over
+                if due or over or stop or time.monotonic() - last_saved > 60 * training.save_minutes:
+                    self._save()
+                    last_saved = time.monotonic()
+                if stop and not over:
+                    raise Interrupted(self._signal or signal.SIGTERM, self.state.update)
+                if over:
+                    return self.state
+        raise FocatError("data.train: has no window to train on: every sentence is longer than windows.max_tokens")
+
+    def _update(self, update: Update) -> tuple[float, float]:
+        """One step of the optimiser; returns its learning rate and discount."""
+        training = self.settings.training
+        share = self._share()
+        rate = learning_rate(training, self.state.update + 1, share)
+        discount = discount_at(self.settings.objective.discount, share)
+        weight = torch.tensor(discount, device=self.device)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.zero_grad()
+        self.model.train()
+        # The gradient is the sum over all processes, per token of the whole update; DDP takes their mean.
+        scale = 0.0 if update.idle else self.processes.count / update.target_tokens
+        for i, (batch, number) in enumerate(zip(update.batches, update.numbers, strict=True)):
+            torch.manual_seed(int(scramble(1, training.seed, self.state.epoch, number, 5)[0] >> 1))
+            here = batch.to(str(self.device))
+            last = i == len(update.batches) - 1
+            with nullcontext() if last or not self.processes.many else self.step.no_sync():  # type: ignore[operator]
+                with self._precision():
+                    total, smoothed, plain = self.step(here.source, here.target, weight)
+                (total * scale).backward()
+            if not update.idle:
+                self._losses = self._losses + Losses.of(here.target, smoothed, plain)
+        self._tokens += update.target_tokens
+        gradients = [p.grad for _, p in self._parameters() if p.grad is not None]
+        norm = nn.utils.get_total_norm(gradients)
+        if training.clip_norm:
+            nn.utils.clip_grads_with_norm_(self.model.parameters(), training.clip_norm, norm)
+        # A gradient that is not finite leaves everything as it was; decided on the device, so that nothing waits.
+        infinite = (~torch.isfinite(norm)).float()
+        self._skipped = torch.stack([self._skipped[0] + infinite, (self._skipped[1] + 1) * infinite])
+        self.optimizer.found_inf = infinite  # type: ignore[attr-defined]
+        self.optimizer.step()
+        for name, parameter in self._parameters() if self.average else ():
+            self.average[name].lerp_(parameter.detach(), 1 - training.ema)
+        return rate, discount
+
+    def _count(self, update: Update) -> bool:
+        """Take note of an update; returns whether a signal asks to stop."""
+        self.state.update += 1
+        self.state.epoch, self.state.update_in_epoch = update.next.epoch, update.next.update
+        self._epochs = update.next.epoch + update.next.update / update.of
+        minutes = self._minutes_before + (time.monotonic() - self._resumed) / 60
+        stop, self.state.minutes = self.processes.agree(self._signal is not None, minutes)
+        return stop
+
+    def _share(self) -> float:
+        epochs = getattr(self, "_epochs", float(self.state.epoch))
+        spent = Spent(self.state.update, epochs, self.state.minutes)
+        return share_spent(self.settings.training.budget, spent)
+
+    # ------------------------------------------------------------------------------------- logging, validating, saving
+
+    def _log(self, report: Report | None, rate: float, discount: float, since: float) -> float:
+        losses = Losses(self.processes.total(self._losses.sums)).figures(discount)  # waits for the device
+        now, share = time.monotonic(), self._share()
+        skipped, in_a_row = (int(n) for n in self._skipped.tolist())
+        figures: dict[str, Any] = {
+            **losses,
+            "learning_rate": rate,
+            "discount": discount,
+            "epochs": self._epochs,
+            "tokens_per_second": self._tokens / (now - since),
+            "minutes": self.state.minutes,
+            "minutes_left": self.state.minutes * (1 - share) / share if share else None,
+            "skipped": self.state.skipped + skipped,
+        }
+        if report is not None:
+            report.write("train", self.state.update, **figures)
+            report.say(training_line({"update": self.state.update, **figures}))
+            if skipped:
+                report.say(f"{skipped} updates so far had a gradient that is not finite, and were skipped")
+        if in_a_row >= min(_MOST_SKIPPED, self.settings.training.log_every):
+            raise FocatError(
+                f"{self.run.path}: the last {in_a_row} updates all had gradients that are not finite; lower "
+                f"training.learning_rate ({self.settings.training.learning_rate}), set training.clip_norm=1, "
+                "or use training.precision=float32"
+            )
+        self._losses, self._tokens = Losses.none(self.device), 0
+        return now
+
+    def _validate(self, report: Report | None, discount: float) -> None:
+        if self.dev is None:
+            return
+        training = self.settings.training
+        self.model.eval()
+        with self._average_in_use():
+            figures: dict[str, Any] = dev_losses(
+                self.model, self.dev, self.settings, self.processes, self._precision
+            ).figures(discount)
+            if training.criterion == "bleu":
+                figures["bleu"] = bleu(self._translate(bleu_sentences(self.dev)))
+            value = -figures["bleu"] if training.criterion == "bleu" else figures[training.criterion]
+            best_before = self.state.best
+            self.state.validations.append((self.state.update, value))
+            best = self.state.best
+            assert best is not None
+            samples = self._translate(self._samples_to_show()) if self.processes.first else []
+        if report is not None:
+            figures |= {"criterion": training.criterion, "best": best != best_before, "best_value": abs(best[1])}
+            shown = [vars(sample) for sample in samples]
+            report.write("validation", self.state.update, **figures, samples=shown)
+            report.say(validation_line({"update": self.state.update, **figures}))
+            for sample in samples:
+                report.say(f"    {sample.source}\n  → {sample.translation}\n  = {sample.reference}")
+
+    def _samples_to_show(self) -> list[int]:
+        """A few sentences of the dev set, others at each validation."""
+        assert self.dev is not None
+        first = len(self.state.validations) * self.settings.training.samples
+        return [int(scramble(1, 6, first + i)[0] % len(self.dev)) for i in range(self.settings.training.samples)]
+
+    def _translate(self, sentences: list[int]) -> list[Any]:
+        assert self.dev is not None
+        return translate_sentences(
+            self.model, self.tokenizer, self.dev, self.settings, sentences, self.device, self._precision
+        )
+
+    def _save(self) -> None:
+        self.state.skipped += int(self._skipped[0])
+        self._skipped[0] = 0
+        if self.processes.first:
+            training = optimizer_tensors(self.optimizer, self.model)
+            weights = named_weights(self.model)
+            if self.average:  # the average is what is used; the weights themselves are only needed to go on
+                training |= {f"weight.{name}": tensor for name, tensor in weights.items()}
+                weights = {name: tensor.cpu() for name, tensor in self.average.items()}
+            save_checkpoint(self.run, self.state, weights, training, self.settings.training.keep)
+        self.processes.wait()
+
+    def _restore(self, stored: dict[str, Tensor]) -> None:
+        restore_optimizer(self.optimizer, self.model, {k: v for k, v in stored.items() if not k.startswith("weight.")})
+        with torch.no_grad():
+            for name, parameter in self._parameters() if self.average else ():
+                parameter.copy_(stored[f"weight.{name}"])
+
+    # ------------------------------------------------------------------------------------------------------ small parts
+
+    def _parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        return self.model.named_parameters()
+
+    def _precision(self) -> AbstractContextManager[object]:
+        return torch.autocast(self.device.type, torch.bfloat16) if self.half else nullcontext()
+
+    @contextmanager
+    def _average_in_use(self) -> Iterator[None]:
+        """The averaged weights in the model's place, for a while."""
+        if not self.average:
+            yield
+            return
+        own = {name: parameter.detach().clone() for name, parameter in self._parameters()}
+        with torch.no_grad():
+            for name, parameter in self._parameters():
+                parameter.copy_(self.average[name])
+            try:
+                yield
+            finally:
+                for name, parameter in self._parameters():
+                    parameter.copy_(own[name])
+
+    def _describe(self) -> None:
+        windows, order = self.loader.epoch(self.state.epoch)
+        parameters = sum(p.numel() for p in self.model.parameters())
+        self.progress.say(
+            f"{parameters / 1e6:.1f}M parameters on {self.processes.count} × {self.device.type}; "
+            f"{len(windows):,} windows, {self.loader.updates_in(order):,} updates an epoch"
+        )
+        if windows.shortened:
+            self.progress.say(f"{windows.shortened:,} windows over windows.max_tokens lost their farthest context")
+        if len(windows.too_long):
+            self.progress.say(f"{len(windows.too_long):,} sentences over windows.max_tokens are never current")
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """SIGTERM and Ctrl-C stop training after the current update; a second Ctrl-C stops at once."""
+
+        def note(number: int, _: FrameType | None) -> None:
+            if self._signal == signal.SIGINT and number == signal.SIGINT:
+                raise KeyboardInterrupt
+            self._signal = number
+
+        before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _half_precision(wanted: str, device: torch.device) -> bool:
+    if wanted == "auto":
+        return device.type == "cuda" and torch.cuda.is_bf16_supported()
+    return wanted == "bfloat16"
+
+
+def _weights_of(path: Any) -> Any:
+    """The folder of weights that a run, or one of its checkpoints, stands for."""
+    return path if (path / "weights.safetensors").exists() else Run.open(path).weights_folder()
+
+
+@contextmanager
+def _closing(thing: Any) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        if thing is not None:
+            thing.close()
+
+
+@contextmanager
+def _memory_errors(settings: Settings) -> Iterator[None]:
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "memory" not in str(error).lower():
+            raise
+        tokens, batches = settings.training.batch_tokens, settings.training.batches_per_update
+        raise FocatError(
+            f"training.batch_tokens = {tokens}: does not fit into memory; training.batch_tokens={tokens // 2} with "
+            f"training.batches_per_update={batches * 2} makes the same updates in half of it"
+        ) from None

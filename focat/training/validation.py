@@ -1,0 +1,97 @@
+"""Validation: the losses of the current and the context sentences on the dev set, and a few translations to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from focat.config import Settings
+from focat.corpus.store import Split
+from focat.corpus.tokenizer import Tokenizer
+from focat.model.greedy import current_sentence, greedy
+from focat.model.transformer import Transformer
+from focat.training.objective import Losses, chunked_loss, token_weights
+from focat.training.processes import Processes
+from focat.windows.loader import Loader
+from focat.windows.windows import cut_windows, gather
+
+_BLEU_SAMPLE = 256  # sentences, evenly over the dev set
+
+Precision = Callable[[], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A sentence of the dev set with its translations."""
+
+    source: str
+    reference: str
+    translation: str
+
+
+@torch.no_grad()
+def dev_losses(
+    model: Transformer, split: Split, settings: Settings, processes: Processes, precision: Precision
+) -> Losses:
+    """The losses of all windows of the dev set, added up over all processes."""
+    windows = settings.windows.model_copy(update={"sizes": "fixed"})
+    loader = Loader(split, windows, settings.training.batch_tokens, rank=processes.rank, processes=processes.count)
+    losses = Losses.none(processes.device)
+    smoothing, chunk = settings.objective.label_smoothing, settings.objective.chunk_tokens
+    for batch in loader.once():
+        here = batch.to(str(processes.device))
+        with precision():
+            hidden = model(here.source, here.target)
+            weights = token_weights(here.target, 1.0)
+            _, smoothed, plain = chunked_loss(
+                hidden, model.output_weight, here.target.tokens, weights, smoothing, chunk
+            )
+        losses = losses + Losses.of(here.target, smoothed, plain)
+    return Losses(processes.total(losses.sums))
+
+
+def translate_sentences(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    split: Split,
+    settings: Settings,
+    sentences: list[int],
+    device: torch.device,
+    precision: Precision,
+) -> list[Sample]:
+    """Greedy translations of some sentences, each in its window."""
+    windows = cut_windows(split, settings.windows.model_copy(update={"sizes": "fixed"}))
+    rows = np.searchsorted(windows.current, sentences)
+    rows = np.unique(rows[rows < len(windows)])
+    samples = []
+    for some in np.array_split(rows, -(-len(rows) // 64)) if len(rows) else []:
+        lengths = int(windows.source.lengths[some].max()), int(windows.target.lengths[some].max())
+        batch = gather(split, windows, some, *lengths).to(str(device))
+        with precision():
+            decoded = greedy(model, batch.source, settings.decoding.max_ratio, settings.decoding.max_extra)
+        for sentence, tokens in zip(windows.current[some].tolist(), decoded, strict=True):
+            samples.append(
+                Sample(
+                    tokenizer.source.decode(split.source[sentence]),
+                    tokenizer.target.decode(split.target[sentence]),
+                    tokenizer.target.decode(current_sentence(tokens)),
+                )
+            )
+    return samples
+
+
+def bleu_sentences(split: Split) -> list[int]:
+    """The sentences that BLEU is measured on while training."""
+    return [int(i) for i in np.unique(np.linspace(0, len(split) - 1, _BLEU_SAMPLE).round())]
+
+
+def bleu(samples: list[Sample]) -> float:
+    """BLEU of translated samples (sacrebleu, 13a)."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    score = BLEU().corpus_score([s.translation for s in samples], [[s.reference for s in samples]])
+    return float(score.score)

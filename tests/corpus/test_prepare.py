@@ -1,0 +1,307 @@
+"""What `prepare` makes, against a slow second version of it; and when it makes it again, and when not."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from focat.config.data import DataSettings
+from focat.corpus import prepare as prepare_module
+from focat.corpus.prepare import _EvenSample, prepare
+from focat.corpus.readers import read_documents
+from focat.corpus.store import Store
+from focat.errors import FocatError
+from focat.progress import QUIET, Progress
+
+WORDS = {"cat": "Katze", "dog": "Hund", "house": "Haus", "sees": "sieht", "the": "das", "2": "2", "жук": "Käfer"}
+
+
+def write_corpus(folder: Path, name: str, documents: int, seed: int = 1) -> dict[str, Any]:
+    """Two text files of random sentences, some 4 to a document; as it stands in settings."""
+    draw = random.Random(seed)
+    source, target = [], []
+    for _ in range(documents):
+        for _ in range(draw.randint(1, 7)):
+            words = draw.choices(list(WORDS), k=draw.randint(1, 9))
+            source.append(" ".join(words))
+            target.append(" ".join(WORDS[word] for word in words))
+        source.append("")
+        target.append("")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.en").write_text("\n".join(source), encoding="utf-8")
+    (folder / f"{name}.de").write_text("\n".join(target), encoding="utf-8")
+    return {"format": "text", "source": str(folder / f"{name}.en"), "target": str(folder / f"{name}.de")}
+
+
+def settings(folder: Path, **more: Any) -> DataSettings:
+    """Settings over the corpora in a folder, which are written if they are not there."""
+    values: dict[str, Any] = {
+        "store": str(folder / "store"),
+        "train": [write_corpus(folder, "train", 40)],
+        "dev": [write_corpus(folder, "dev", 5, seed=2)],
+        "tokenizer": {"vocabulary": 300},
+    }
+    return DataSettings.model_validate(values | more)
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def written_at(folder: Path) -> dict[str, tuple[int, int]]:
+    """When each file was written, and its inode: a file written again shows, however fast."""
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.stat().st_ino) for path in paths}
+
+
+# ------------------------------------------------------------------------------------------------ what is in a store
+
+
+@pytest.mark.parametrize("joint", [True, False])
+@pytest.mark.parametrize("chunk", [7, 50_000])
+def test_a_store_holds_each_sentence_encoded_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, joint: bool, chunk: int
+) -> None:
+    """Encoding goes in chunks of many documents on all cores; here also in chunks that end within the corpus."""
+    monkeypatch.setattr(prepare_module, "_CHUNK", chunk)
+    data = settings(tmp_path, tokenizer={"vocabulary": 300, "joint": joint})
+    manifest = prepare(data, QUIET)
+    store = Store(data.store)
+    assert store.manifest == manifest
+    assert store.splits == ["train", "dev"]
+    for name in store.splits:
+        documents = list(read_documents(getattr(data, name)[0]))
+        split = store.split(name)
+        sentences = 0
+        for index, document in enumerate(documents):
+            assert split.documents[index] == sentences
+            for source, target in zip(document.source, document.target, strict=True):
+                assert split.source[sentences].tolist() == store.tokenizer.source.encode(source)
+                assert split.target[sentences].tolist() == store.tokenizer.target.encode(target)
+                assert split.document_of[sentences] == index
+                sentences += 1
+        assert len(split) == split.documents[-1] == sentences
+        assert len(split.documents) == len(documents) + 1
+
+
+def test_the_manifest_counts(tmp_path: Path) -> None:
+    source = ["a b c", "", "same", "d e", "a very long sentence of this corpus", "f"]
+    target = ["A B C", "E", "same", "D E", "A VERY LONG SENTENCE OF THIS CORPUS", "F"]
+    for name, sentences in (("source", source), ("target", target)):
+        (tmp_path / name).write_text("\n".join(sentences) + "\n")
+    (tmp_path / "ids").write_text("one\none\none\ntwo\ntwo\nthree\n")
+    corpus = {"format": "ids", **{name: str(tmp_path / name) for name in ("source", "target")}}
+    corpus["documents"] = str(tmp_path / "ids")
+    data = settings(
+        tmp_path,
+        source_language="xx",
+        train=[corpus],
+        dev=[corpus],
+        cleaning={"identical": True, "max_characters": 20},
+    )
+    manifest = prepare(data, QUIET)
+
+    train = manifest["splits"]["train"]
+    assert train["removed"] == {"empty": 1, "identical": 1, "too long": 1, "ratio": 0}
+    assert train["read"] == 6
+    assert train["pairs"] == 3
+    assert train["documents"] == 3
+    assert train["pairs"] + sum(train["removed"].values()) == train["read"]
+
+    dev = manifest["splits"]["dev"]  # what is measured on is never cleaned
+    assert dev["pairs"] == dev["read"] == 6
+    assert not any(dev["removed"].values())
+
+    store = Store(data.store)
+    lengths = [len(store.tokenizer.source.encode(sentence)) for sentence in ("a b c", "d e", "f")]
+    assert train["source"]["average_length"] == pytest.approx(sum(lengths) / 3, abs=1e-4)
+    assert store.average_length == train["source"]["average_length"]
+    assert manifest["source_vocabulary"] == store.tokenizer.source.size
+    assert (manifest["source_language"], manifest["target_language"]) == ("xx", "de")
+    assert json.loads((data.store / "manifest.json").read_text()) == manifest
+
+
+def test_several_corpora_follow_each_other_each_with_its_caps(tmp_path: Path) -> None:
+    first = write_corpus(tmp_path, "first", 20, seed=3) | {"max_documents": 2}
+    second = write_corpus(tmp_path, "second", 20, seed=4) | {"max_pairs": 9}
+    data = settings(tmp_path, train=[first, second])
+    prepare(data, QUIET)
+    store = Store(data.store)
+    split = store.split("train")
+    sentences = [store.tokenizer.source.decode(split.source[index]) for index in range(len(split))]
+    expected = [list(read_documents(corpus)) for corpus in data.train]
+    assert len(expected[0]) == 2
+    assert sum(len(document.source) for document in expected[1]) == 9
+    assert sentences == [s for documents in expected for document in documents for s in document.source]
+
+
+def test_the_generated_corpus_needs_no_files(tmp_path: Path) -> None:
+    data = settings(
+        tmp_path,
+        train=[{"format": "generated", "documents": 20}],
+        dev=[{"format": "generated", "documents": 3, "seed": 2}],
+        tokenizer={"vocabulary": 400},
+    )
+    manifest = prepare(data, QUIET)
+    assert manifest["splits"]["train"]["documents"] == 20
+    assert manifest["splits"]["train"]["inputs"] == [{"format": "generated", "documents": 20, "seed": 1}]
+    assert prepare(data, QUIET) == manifest
+
+
+def test_a_model_brought_along_is_used_as_it_is(tmp_path: Path) -> None:
+    prepare(settings(tmp_path), QUIET)
+    model = tmp_path / "store" / "tokenizer" / "source.model"
+    data = settings(tmp_path, store=str(tmp_path / "second"), tokenizer={"source_model": str(model)})
+    prepare(data, QUIET)
+    assert Store(data.store).tokenizer.source.model == model.read_bytes()
+    assert (data.store / "train" / "source.tokens").read_bytes() == (
+        tmp_path / "store" / "train" / "source.tokens"
+    ).read_bytes()
+
+
+# ------------------------------------------------------------------------------------------------ the same again
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_copies_of_the_inputs_elsewhere_give_the_same_bytes(tmp_path: Path, kind: str) -> None:
+    """Every file: nothing of paths, times or the order of a folder's listing is in a store."""
+    here = settings(tmp_path / "here", tokenizer={"kind": kind, "vocabulary": 300})
+    there = settings(tmp_path / "over" / "there", tokenizer={"kind": kind, "vocabulary": 300})
+    prepare(here, QUIET)
+    prepare(there, QUIET)
+    assert files_in(here.store) == files_in(there.store)
+    assert len(files_in(here.store)) == 3 + 2 * 7 + 1  # tokenizer (joint), train and dev, manifest
+
+
+def test_what_is_there_is_not_made_twice(tmp_path: Path) -> None:
+    data = settings(tmp_path)
+    manifest = prepare(data, QUIET)
+    before = written_at(data.store)
+    out = io.StringIO()
+    assert prepare(data, Progress(out)) == manifest
+    assert out.getvalue() == f"{data.store} is up to date\n"
+    assert prepare(data, QUIET, overwrite=True) == manifest
+    assert written_at(data.store) == before
+
+
+def test_moving_the_inputs_changes_nothing(tmp_path: Path) -> None:
+    data = settings(tmp_path / "here")
+    prepare(data, QUIET)
+    moved = settings(tmp_path / "there", store=str(data.store))
+    before = written_at(data.store)
+    prepare(moved, QUIET)
+    assert written_at(data.store) == before
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "cleaning": {"cleaning": {"identical": True}},
+    "normalisation": {"normalisation": {"lowercase": True}},
+    "vocabulary": {"tokenizer": {"vocabulary": 310}},
+    "language": {"target_language": "fr"},
+    "no dev": {"dev": []},
+    "generated": {"dev": [{"format": "generated", "documents": 3}]},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_other_settings_are_refused_and_made_when_asked(tmp_path: Path, change: str) -> None:
+    """And what is then there is what a fresh store would hold: nothing of the old one is left."""
+    data = settings(tmp_path / "data")
+    prepare(data, QUIET)
+    before = files_in(data.store)
+    changed = settings(tmp_path / "data", **CHANGES[change])
+    with pytest.raises(FocatError, match=r"prepared from other corpora or settings; .* or --overwrite"):
+        prepare(changed, QUIET)
+    assert files_in(data.store) == before
+
+    prepare(changed, QUIET, overwrite=True)
+    fresh = changed.model_copy(update={"store": tmp_path / "fresh"})
+    prepare(fresh, QUIET)
+    assert files_in(changed.store) == files_in(fresh.store) != before
+
+
+def test_a_changed_input_is_noticed(tmp_path: Path) -> None:
+    """By its bytes: here one letter changes, and neither length nor time of the file does."""
+    data = settings(tmp_path)
+    prepare(data, QUIET)
+    source = tmp_path / "train.en"
+    time = source.stat().st_mtime_ns
+    source.write_bytes(source.read_bytes().replace(b"cat", b"cot", 1))
+    os.utime(source, ns=(time, time))
+    with pytest.raises(FocatError, match="prepared from other corpora"):
+        prepare(data, QUIET)
+    prepare(data, QUIET, overwrite=True)
+    store = Store(data.store)
+    split = store.split("train")
+    assert any("cot" in store.tokenizer.source.decode(split.source[index]) for index in range(len(split)))
+
+
+def test_a_split_added_later_leaves_the_others_alone(tmp_path: Path) -> None:
+    data = settings(tmp_path, dev=[])
+    prepare(data, QUIET)
+    before = written_at(data.store)
+    with_dev = settings(tmp_path)
+    manifest = prepare(with_dev, QUIET, overwrite=True)
+    after = written_at(data.store)
+    assert list(manifest["splits"]) == ["train", "dev"]
+    assert {name: when for name, when in after.items() if name in before and name != "manifest.json"} == {
+        name: when for name, when in before.items() if name != "manifest.json"
+    }
+    assert len(Store(data.store).split("dev")) == manifest["splits"]["dev"]["pairs"]
+
+
+def test_a_damaged_manifest_is_made_again_from_what_is_there(tmp_path: Path) -> None:
+    data = settings(tmp_path)
+    prepare(data, QUIET)
+    before = files_in(data.store)
+    for damage in (b'{"version": 1, "ke', b"[]"):
+        (data.store / "manifest.json").write_bytes(damage)
+        prepare(data, QUIET)
+        assert files_in(data.store) == before
+
+
+# ------------------------------------------------------------------------------------------------ what is refused
+
+
+def test_no_corpus_at_all_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FocatError, match=r"^data\.train: names no corpus"):
+        prepare(settings(tmp_path, train=[]), QUIET)
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_corpus_that_cleaning_empties_is_refused(tmp_path: Path) -> None:
+    data = settings(tmp_path, cleaning={"identical": True, "max_characters": 1})
+    with pytest.raises(
+        FocatError, match=r"^data\.train: cleaning left no pair \(\d+ identical, \d+ too long\); relax data\.cleaning"
+    ):
+        prepare(data, QUIET)
+    assert files_in(data.store) == {}
+
+
+# ------------------------------------------------------------------------------------------------ the sample
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 10, 100])
+@pytest.mark.parametrize("pieces", [[1000], [1] * 1000, [3, 0, 17, 480, 499, 1]])
+def test_a_sample_is_every_nth_sentence(most: int, pieces: list[int]) -> None:
+    """However the stream is cut: from the first sentence on, by the least power of two that keeps within bounds."""
+    sample = _EvenSample(most)
+    start = 0
+    for piece in pieces:
+        sample.extend([str(number) for number in range(start, start + piece)])
+        start += piece
+    steps = [2**power for power in range(11) if len(range(0, 1000, 2**power)) <= most]
+    assert sample.kept == [str(number) for number in range(0, 1000, steps[0])]
+
+
+def test_a_corpus_below_the_cap_is_its_own_sample() -> None:
+    sample = _EvenSample(1000)
+    sample.extend(["a", "b"])
+    sample.extend(["c"])
+    assert sample.kept == ["a", "b", "c"]

@@ -1,0 +1,79 @@
+"""The fused kernel and the materialised weights are one attention; what a layer starts from."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from focat.model.attention import CrossAttention, SelfAttention, attend
+from focat.windows.segments import decoder_input
+from tests.model.examples import pair, tiny
+
+
+@pytest.mark.parametrize("kind", ["none", "causal", "keys", "heads"])
+def test_fused_is_materialised(kind: str) -> None:
+    torch.manual_seed(1)
+    queries, keys, values = (torch.randn(3, 4, 6, 8) for _ in range(3))
+    masks = {"keys": torch.rand(3, 1, 1, 6) < 0.6, "heads": torch.rand(3, 4, 6, 6) < 0.6}
+    mask = masks.get(kind)
+    if mask is not None:
+        mask[..., 0] = True
+    record: list[torch.Tensor] = []
+    slow = attend(queries, keys, values, mask, causal=kind == "causal", record=record)
+    fast = attend(queries, keys, values, mask, causal=kind == "causal")
+    torch.testing.assert_close(fast, slow, atol=1e-5, rtol=0)
+    assert record[0].shape == (3, 4, 6, 6)
+    torch.testing.assert_close(record[0].sum(-1), torch.ones(3, 4, 6))
+
+
+def test_weights_by_hand() -> None:
+    queries = torch.tensor([[[[2.0, 0.0]]]])
+    keys = torch.tensor([[[[1.0, 5.0], [0.0, 1.0], [9.0, 9.0]]]])
+    values = torch.tensor([[[[1.0, 0.0], [0.0, 1.0], [7.0, 7.0]]]])
+    record: list[torch.Tensor] = []
+    attend(queries, keys, values, torch.tensor([True, True, False]), record=record)
+    first = 1 / (1 + math.exp(-2 / math.sqrt(2)))
+    assert record[0].flatten().tolist() == pytest.approx([first, 1 - first, 0.0])
+
+
+@pytest.mark.parametrize("pattern", ["full", "long-short", "group"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
+def test_the_weights_of_a_model_give_its_output(pattern: str, positions: str) -> None:
+    source, target = pair()
+    model = tiny(shift=5, attention=pattern, positions=positions)
+    fast = model(source, target)
+    weights = model.attention(source, target)
+    lengths = source.tokens.shape[1], target.tokens.shape[1]
+    for layers, queries, keys in (
+        (weights.encoder, lengths[0], lengths[0]),
+        (weights.decoder, lengths[1], lengths[1]),
+        (weights.cross, lengths[1], lengths[0]),
+    ):
+        assert [layer.shape for layer in layers] == [(3, 4, queries, keys)] * 2
+        for layer in layers:
+            torch.testing.assert_close(layer.sum(-1), torch.ones(3, 4, queries).double())
+    slow = model.decode(model.encode(source, []), decoder_input(target), [], [])
+    torch.testing.assert_close(fast, slow, atol=1e-5, rtol=0)
+
+
+def test_fused_projections_start_like_separate_ones() -> None:
+    width = 64
+    bound = math.sqrt(6 / (2 * width)) / math.sqrt(2)
+    attention, cross = SelfAttention(width, 4, 0.0), CrossAttention(width, 4, 0.0)
+    for weight in (
+        *attention.queries_keys_values.weight.chunk(3),
+        cross.queries.weight,
+        *cross.keys_values.weight.chunk(2),
+    ):
+        assert 0.98 * bound < weight.abs().max() <= bound
+    assert not attention.queries_keys_values.bias.any()
+
+
+def test_attention_dropout_only_in_training() -> None:
+    source, target = pair()
+    model = tiny(attention_dropout=0.5, activation_dropout=0.5)
+    assert torch.equal(model(source, target), model(source, target))
+    model.train()
+    assert not torch.equal(model(source, target), model(source, target))

@@ -1,0 +1,151 @@
+"""Step by step, a hypothesis must be seen exactly as teacher forcing sees it, whatever the settings."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from focat.config.schema import WindowSettings
+from focat.corpus.vocabulary import PAD, START
+from focat.model import Memory, Transformer
+from focat.windows.batch import Side
+from focat.windows.segments import decoder_input
+from tests.model.examples import pair, side, tiny, window
+
+SEGMENTS = [
+    {"segment_embeddings": kind, "segment_embeddings_at": where}
+    for kind, where in product(("none", "sinusoidal", "learned", "one-hot"), ("input", "every-layer"))
+    if kind != "none" or where == "input"
+]
+
+
+def step_by_step(model: Transformer, memory: Memory, target: Side, chunks: list[int]) -> Tensor:
+    """Hidden representations, reading the decoder's input in pieces of these lengths."""
+    cache = model.start(memory, current=target.current)
+    pieces = decoder_input(target).tokens.split(chunks, 1)
+    return torch.cat([model.step(cache, piece) for piece in pieces], 1)
+
+
+@pytest.mark.parametrize("attention", ["full", "long-short", "group"])
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("shift", [0, 7, "avg-sequence"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
+def test_step_by_step_is_teacher_forcing(positions: str, shift: Any, norm: str, attention: str) -> None:
+    source, target = pair()
+    length = target.tokens.shape[1]
+    real = target.tokens != PAD
+    layers = {"global_layers": (1,)} if attention == "group" else {}
+    for segments in SEGMENTS:
+        model = tiny(shift, positions=positions, norm=norm, attention=attention, **layers, **segments)
+        memory = model.encode(source)
+        forced = model.decode(memory, decoder_input(target))
+        for chunks in ([1] * length, [4, 1, length - 5]):
+            stepped = step_by_step(model, memory, target, chunks)
+            torch.testing.assert_close(stepped[real], forced[real], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("attention", ["full", "long-short", "group"])
+@pytest.mark.parametrize(("before", "after"), [(0, 0), (1, 1)])
+def test_with_fewer_sentences_on_the_target(attention: str, before: int, after: int) -> None:
+    """s3to1 and windows with a future: the current sentence of the target is found from the source's."""
+    windows = WindowSettings(before=2, after=2, target_before=before, target_after=after, max_tokens=40)
+    layers = {"global_layers": (1,)} if attention == "group" else {}
+    model = tiny(4, windows, attention=attention, segment_embeddings="learned", **layers)
+    source = side(window(1, 2, 3, 1, 2), window(2, 2, 1), current=[2, 0])
+    rows = ([2] * (before + 1 + after), [3] * (1 + after))
+    target = side(*(window(*lengths) for lengths in rows), current=[before, 0])
+    cache = model.start(model.encode(source))
+    assert torch.equal(cache.current, target.current)
+    stepped = torch.cat([model.step(cache, column) for column in decoder_input(target).tokens.split(1, 1)], 1)
+    real = target.tokens != PAD
+    torch.testing.assert_close(stepped[real], model(source, target)[real])
+
+
+@pytest.mark.parametrize("attention", ["full", "long-short", "group"])
+@pytest.mark.parametrize("front", [True, False])
+def test_prefixes_of_different_lengths(attention: str, front: bool) -> None:
+    """Shorter prefixes are padded, in front or behind; the rows go on as if they had been alone."""
+    source, target = pair()
+    layers = {"global_layers": (1,)} if attention == "group" else {}
+    model = tiny(4, attention=attention, segment_embeddings="learned", **layers)
+    forced = model(source, target)
+    tokens = decoder_input(target).tokens
+    lengths = [5, 1, 3]
+    prefix = torch.full((3, 5), PAD)
+    for row, length in enumerate(lengths):
+        prefix[row, 5 - length if front else 0 :][:length] = tokens[row, :length]
+    cache = model.start(model.encode(source))
+    assert model.step(cache, prefix).isfinite().all()
+    for i in range(2):
+        column = torch.stack([tokens[row, length + i] for row, length in enumerate(lengths)])
+        hidden = model.step(cache, column[:, None])
+        wanted = torch.stack([forced[row, length + i] for row, length in enumerate(lengths)])
+        torch.testing.assert_close(hidden[:, 0], wanted)
+
+
+def test_rows_of_a_beam_share_their_source() -> None:
+    """Two rows for each window, exchanged and copied on the way, against each of them decoded alone."""
+    source, _ = pair()
+    windows = [
+        window(*lengths, seed=seed) for seed, lengths in enumerate([(2, 3), (1, 4), (3, 2), (5,), (1, 1, 1), (4, 1)])
+    ]
+    target = side(*windows, current=[2, 2, 0, 0, 1, 1])
+    for settings in ({"attention": "group", "global_layers": (1,)}, {"attention": "long-short"}, {}):
+        model = tiny("avg-sequence", segment_embeddings="sinusoidal", **settings)
+        memory = model.encode(source)
+        twice = memory.select(torch.tensor([0, 0, 1, 1, 2, 2]))
+        tokens = decoder_input(target).tokens[:, :5]
+        cache = model.start(memory, beam=2)
+        model.step(cache, tokens[:, :3])
+        rows = torch.tensor([1, 0, 3, 3, 4, 5])
+        cache.reorder(rows)
+        tokens = torch.cat((tokens[rows, :3], tokens[:, 3:]), 1)
+        assert torch.equal(cache.tokens, tokens[:, :3])
+        whole = Side(tokens, decoder_side_segments(tokens), target.current)
+        forced = model.decode(twice, whole)
+        torch.testing.assert_close(model.step(cache, tokens[:, 3:4]), forced[:, 3:4])
+        kept = torch.tensor([4, 5, 1, 0])
+        cache.select(kept)
+        torch.testing.assert_close(model.step(cache, tokens[kept, 4:5]), forced[kept, 4:5])
+
+
+def decoder_side_segments(tokens: Tensor) -> Tensor:
+    """The start symbol is in segment 0; a loop counts separators."""
+    return torch.tensor([[int((row[:t] == 3).sum()) if row[t] else -1 for t in range(len(row))] for row in tokens])
+
+
+def test_candidates_share_a_prefix() -> None:
+    """A prefix read once, then rows multiplied, is each candidate read from its start."""
+    source, target = pair()
+    model = tiny(3)
+    memory = model.encode(source)
+    cache = model.start(memory)
+    tokens = decoder_input(target).tokens
+    model.step(cache, tokens[:, :3])
+    rows = torch.tensor([2, 0, 0, 1, 2])
+    cache.select(rows)
+    ends = torch.tensor([[4, 5], [6, 3], [8, 9], [10, 11], [12, 13]])
+    whole = torch.cat((tokens[rows, :3], ends), 1)
+    forced = model.decode(memory.select(rows), Side(whole, decoder_side_segments(whole), target.current[rows]))
+    torch.testing.assert_close(model.step(cache, ends), forced[:, 3:])
+
+
+def test_hypotheses_longer_than_a_block() -> None:
+    target = side(window(100, 60))
+    model = tiny(5, WindowSettings(before=2, max_tokens=200), heads=2)
+    forced = model(target, target)
+    stepped = step_by_step(model, model.encode(target), target, [1, 70, 1, 80, 10])
+    torch.testing.assert_close(stepped, forced)
+
+
+def test_the_first_token_is_the_start_symbol() -> None:
+    source, target = pair()
+    assert (decoder_input(target).tokens[:, 0] == START).all()
+    model = tiny()
+    cache = model.start(model.encode(source))
+    assert cache.length == 0
+    torch.testing.assert_close(model.step(cache, torch.full((3, 1), START)), model(source, target)[:, :1])

@@ -1,0 +1,199 @@
+"""Files and folders appear whole or not at all, whatever goes wrong meanwhile, and what goes wrong is one line."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from focat.errors import FocatError
+from focat.files import digest_of, disk_errors, locked, sha256, whole_folder, write_json, write_whole
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+# ------------------------------------------------------------------------------------------------ files
+
+
+def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_whole(path, "жук")
+    assert path.read_text(encoding="utf-8") == "жук"
+    write_whole(path, b"\0\xff")
+    assert path.read_bytes() == b"\0\xff"
+    assert names(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("step", ["focat.files.sync", "pathlib.Path.replace"])
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left"), KeyboardInterrupt()])
+def test_a_file_that_fails_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, error: BaseException
+) -> None:
+    """Both steps come after the new bytes are written, so a careless version would leave them behind."""
+    path = tmp_path / "file"
+    write_whole(path, "old")
+    monkeypatch.setattr(step, _raising(error))
+    with pytest.raises((FocatError, KeyboardInterrupt)):
+        write_whole(path, "new")
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["file"]
+
+
+def test_the_bytes_are_on_the_disk_before_the_name_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a power cut may leave the name with nothing under it."""
+    synced: list[tuple[int, list[str]]] = []
+    monkeypatch.setattr(
+        "focat.files.sync", lambda descriptor: synced.append((os.fstat(descriptor).st_size, names(tmp_path)))
+    )
+    write_whole(tmp_path / "file", "12345")
+    assert synced == [(5, ["file.unfinished"])]
+
+
+def test_json_is_readable_and_the_same_each_time(tmp_path: Path) -> None:
+    write_json(tmp_path / "a", {"text": "жук", "b": [1, None]})
+    assert (tmp_path / "a").read_bytes() == '{\n  "text": "жук",\n  "b": [\n    1,\n    null\n  ]\n}\n'.encode()
+
+
+# ------------------------------------------------------------------------------------------------ folders
+
+
+def test_a_folder_appears_when_it_is_full(tmp_path: Path) -> None:
+    path = tmp_path / "stage"
+    with whole_folder(path) as unfinished:
+        (unfinished / "new").write_text("1")
+        assert not path.exists()
+    assert names(tmp_path) == ["stage"]
+    assert names(path) == ["new"]
+
+
+def test_a_folder_replaces_an_older_one_as_a_whole(tmp_path: Path) -> None:
+    path = filled(tmp_path / "stage", "old")
+    with whole_folder(path) as unfinished:
+        (unfinished / "new").write_text("1")
+        assert names(path) == ["old"]
+    assert names(tmp_path) == ["stage"]
+    assert names(path) == ["new"]
+
+
+def test_leftovers_of_a_killed_process_are_no_part_of_the_next_folder(tmp_path: Path) -> None:
+    filled(tmp_path / "stage.unfinished", "half")
+    with whole_folder(tmp_path / "stage") as unfinished:
+        (unfinished / "new").write_text("1")
+    assert names(tmp_path) == ["stage"]
+    assert names(tmp_path / "stage") == ["new"]
+
+
+@pytest.mark.parametrize("error", [FocatError("line 3 is bad"), KeyboardInterrupt(), ValueError()])
+def test_a_folder_that_fails_leaves_the_old_one(tmp_path: Path, error: BaseException) -> None:
+    path = filled(tmp_path / "stage", "old")
+
+    def fill() -> None:
+        with whole_folder(path) as unfinished:
+            (unfinished / "new").write_text("1")
+            raise error
+
+    with pytest.raises(type(error)):
+        fill()
+    assert names(tmp_path) == ["stage"]
+    assert names(path) == ["old"]
+
+
+def test_deleting_the_older_folder_may_stop_halfway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deleting goes file by file. If it happened under the folder's own name, half of the old folder would pass for
+    the whole: its `stage.json` may well be the last file to go."""
+    path = filled(tmp_path / "stage", "old.tokens", "stage.json")
+    really_delete = shutil.rmtree
+
+    def delete_half(folder: Path, **options: Any) -> None:
+        if (folder / "old.tokens").exists():
+            (folder / "old.tokens").unlink()
+            raise KeyboardInterrupt
+        really_delete(folder, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", delete_half)
+    with pytest.raises(KeyboardInterrupt), whole_folder(path) as unfinished:
+        (unfinished / "new").write_text("1")
+    assert names(path) == ["new"]
+
+    monkeypatch.undo()
+    with whole_folder(path) as unfinished:
+        (unfinished / "newer").write_text("1")
+    assert names(tmp_path) == ["stage"]
+
+
+# ------------------------------------------------------------------------------------------------ locks and errors
+
+
+def test_a_lock_is_for_one_at_a_time(tmp_path: Path) -> None:
+    refused = pytest.raises(FocatError, match="taken; wait for it or stop it")
+    with locked(tmp_path, "taken"), refused, locked(tmp_path, "taken"):
+        pass
+    with locked(tmp_path, "taken"):
+        pass
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (errno.ENOSPC, "the disk is full; make room and run the same command again"),
+        (errno.EDQUOT, "the disk is full; make room and run the same command again"),
+        (errno.EFBIG, "grew over the size allowed for a file; see `ulimit -f`"),
+        (errno.EACCES, "cannot be written: Permission denied"),
+        (errno.EROFS, "cannot be written: Read-only file system"),
+        (errno.ENOENT, "cannot be written: No such file or directory"),
+    ],
+)
+def test_what_the_disk_refuses_is_one_line(number: int, message: str) -> None:
+    with pytest.raises(FocatError) as caught, disk_errors(Path("a/file")):
+        raise OSError(number, os.strerror(number))
+    assert str(caught.value) == f"a/file: {message}"
+
+
+def test_a_reader_who_has_had_enough_is_no_disk_error() -> None:
+    """Progress is printed while files are written: `focat prepare … 2>&1 | head` must not speak of the disk."""
+    with pytest.raises(BrokenPipeError), disk_errors(Path("file")):
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+
+def test_a_place_that_does_not_exist_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(FocatError, match=r"nowhere/file: cannot be written: No such file"):
+        write_whole(tmp_path / "nowhere" / "file", "text")
+
+
+# ------------------------------------------------------------------------------------------------ digests
+
+
+def test_a_digest_is_of_all_bytes(tmp_path: Path) -> None:
+    """Larger than what is read at a time, and not a multiple of it."""
+    content = bytes(range(251)) * 9000
+    (tmp_path / "file").write_bytes(content)
+    assert sha256(tmp_path / "file") == hashlib.sha256(content).hexdigest()
+
+
+def test_equal_content_has_equal_digests() -> None:
+    assert digest_of({"a": 1, "b": ["ж", None]}) == digest_of({"b": ["ж", None], "a": 1})
+    assert digest_of({"a": 1}) != digest_of({"a": "1"})
+    assert digest_of(["a", "b"]) != digest_of(["b", "a"])
+
+
+def filled(folder: Path, *files: str) -> Path:
+    folder.mkdir()
+    for file in files:
+        (folder / file).write_text("old")
+    return folder
+
+
+def _raising(error: BaseException) -> Callable[..., None]:
+    def fail(*_: object) -> None:
+        raise error
+
+    return fail

@@ -1,0 +1,87 @@
+"""Progress in a pipe, in a terminal, and not at all. The clock is set by hand, so that nothing waits."""
+
+from __future__ import annotations
+
+import io
+import time
+
+import pytest
+
+from focat.progress import QUIET, Progress
+
+
+class Terminal(io.StringIO):
+    """Where a person looks on."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Clock:
+    """Tells the time that the test sets."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(time, "monotonic", clock)
+    return clock
+
+
+def test_a_pipe_gets_a_line_every_ten_seconds_and_one_at_the_end(clock: Clock) -> None:
+    out = io.StringIO()
+    with Progress(out).bar("reading", "pairs", total=5000) as bar:
+        for _ in range(5):
+            clock.now += 4
+            bar.advance(1000)
+    assert out.getvalue().splitlines() == [
+        "reading: 3,000 of 5,000 pairs, 250/s …",  # after 12 seconds, the first that are more than 10
+        "reading: 5,000 of 5,000 pairs, 250/s done in 20.0 s",
+    ]
+
+
+def test_a_terminal_gets_one_line_that_is_written_over(clock: Clock) -> None:
+    out = Terminal()
+    with Progress(out).bar("reading", "pairs") as bar:
+        bar.advance(5)  # nothing: less than a tenth of a second since the last look
+        clock.now += 0.5
+        bar.advance(5)
+    start, shown, done = out.getvalue().split("\r\x1b[2K")[1:]
+    assert start == "reading: 0 pairs, 0/s …"
+    assert shown == "reading: 10 pairs, 20/s …"
+    assert done == "reading: 10 pairs, 20/s done in 0.5 s\n"
+
+
+def test_work_without_a_count_shows_its_name_and_time(clock: Clock) -> None:
+    out = io.StringIO()
+    with Progress(out).bar("training the tokenizer"):
+        clock.now += 2.25
+    assert out.getvalue() == "training the tokenizer done in 2.2 s\n"
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_work_that_fails_says_so_and_fails(clock: Clock, error: type[BaseException]) -> None:
+    out = Terminal()
+    with pytest.raises(error), Progress(out).bar("reading", "pairs"):
+        raise error
+    assert out.getvalue().endswith("reading: 0 pairs, 0/s stopped in 0.0 s\n")  # what follows starts on its own line
+
+
+def test_a_line_is_said_at_once() -> None:
+    out = io.StringIO()
+    Progress(out).say("store is up to date")
+    assert out.getvalue() == "store is up to date\n"
+
+
+def test_quiet_is_quiet(capfd: pytest.CaptureFixture[str]) -> None:
+    QUIET.say("nothing")
+    with QUIET.bar("nothing", "at all") as bar:
+        bar.advance()
+    assert bar.done == 1
+    assert capfd.readouterr() == ("", "")

@@ -1,0 +1,277 @@
+"""The loader: nothing twice, nothing lost, and the same stream from wherever and on however many processes."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import islice
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from focat.config.schema import WindowSettings
+from focat.corpus.store import Split
+from focat.corpus.vocabulary import PAD
+from focat.windows.batch import Batch
+from focat.windows.loader import Ahead, Loader, Position, Update
+from focat.windows.windows import cut_windows
+from tests.windows.corpora import build_split, few, full_splits, split_of_lengths, window_settings
+
+batch_tokens = st.integers(1, 120)
+
+
+def one_epoch(loader: Loader, start: Position) -> list[Update]:
+    """The updates from a position to the end of its epoch."""
+    updates = []
+    for update in loader.updates(start):
+        updates.append(update)
+        if update.next.epoch > start.epoch:
+            break
+    return updates
+
+
+def counting(update: Update) -> list[Batch]:
+    """The batches that are trained on: a process that got none has another's, only to keep it company."""
+    return [] if update.idle else update.batches
+
+
+def contents(batch: Batch) -> list[object]:
+    """All of a batch, as something that can be compared."""
+    sides = [
+        [side.tokens.tolist(), side.segments.tolist(), side.current.tolist()] for side in (batch.source, batch.target)
+    ]
+    return [*sides, batch.sentences.tolist()]
+
+
+@few
+@given(
+    split=full_splits,
+    settings=window_settings(),
+    batch_tokens=batch_tokens,
+    processes=st.integers(1, 4),
+    batches_per_update=st.integers(1, 5),
+    epoch=st.integers(0, 2),
+    data=st.data(),
+)
+def test_every_sentence_is_current_once_an_epoch_whatever_stops_in_between(
+    split: Split,
+    settings: WindowSettings,
+    batch_tokens: int,
+    processes: int,
+    batches_per_update: int,
+    epoch: int,
+    data: st.DataObject,
+) -> None:
+    fits = [i for i in range(len(split)) if i not in cut_windows(split, settings).too_long]
+    if not fits:
+        return
+
+    def loaders(number: int) -> list[Loader]:
+        return [Loader(split, settings, batch_tokens, 3, batches_per_update, rank, number) for rank in range(number)]
+
+    def current(updates: list[Update]) -> list[int]:
+        return [sentence for update in updates for batch in counting(update) for sentence in batch.sentences.tolist()]
+
+    # Some updates on these processes; then training stops, and goes on with another number of them.
+    start = Position(epoch)
+    total = loaders(1)[0].updates_in(loaders(1)[0].epoch(epoch)[1])
+    stop_after = data.draw(st.integers(0, total - 1))
+    seen, positions = [], set()
+    for loader in loaders(processes):
+        done = list(islice(loader.updates(start), stop_after))
+        seen += current(done)
+        positions.add(done[-1].next if done else start)
+    assert len(positions) == 1  # all processes stand at the same place
+    (resumed,) = positions
+    for loader in loaders(data.draw(st.integers(1, 4))):
+        rest = one_epoch(loader, resumed)
+        assert len(rest) == total - stop_after
+        assert rest[-1].next == Position(epoch + 1)
+        seen += current(rest)
+    assert sorted(seen) == fits
+
+
+@few
+@given(split=full_splits, settings=window_settings(), batch_tokens=batch_tokens, batches_per_update=st.integers(1, 3))
+def test_a_resumed_stream_is_the_uninterrupted_one(
+    split: Split, settings: WindowSettings, batch_tokens: int, batches_per_update: int
+) -> None:
+    def stream(position: Position) -> Iterator[Update]:
+        return Loader(split, settings, batch_tokens, 5, batches_per_update).updates(position)
+
+    whole = list(islice(stream(Position()), 6))
+    for i, update in enumerate(whole[:-1]):
+        rest = list(islice(stream(update.next), len(whole) - i - 1))
+        for resumed, uninterrupted in zip(rest, whole[i + 1 :], strict=True):
+            assert resumed.next == uninterrupted.next
+            assert list(map(contents, resumed.batches)) == list(map(contents, uninterrupted.batches))
+
+
+@few
+@given(
+    split=full_splits,
+    settings=window_settings(),
+    batch_tokens=batch_tokens,
+    batches_per_update=st.integers(1, 5),
+    processes=st.integers(2, 4),
+)
+def test_an_update_is_the_same_on_any_number_of_processes(
+    split: Split, settings: WindowSettings, batch_tokens: int, batches_per_update: int, processes: int
+) -> None:
+    def first_updates(rank: int, of: int) -> list[Update]:
+        return list(islice(Loader(split, settings, batch_tokens, 5, batches_per_update, rank, of).updates(), 4))
+
+    ranks = [first_updates(rank, processes) for rank in range(processes)]
+    for alone, *parts in zip(first_updates(0, 1), *ranks, strict=True):
+        assert {(part.next, part.of, part.target_tokens) for part in parts} == {
+            (alone.next, alone.of, alone.target_tokens)
+        }
+        dealt = {
+            number: contents(batch)
+            for part in parts
+            for number, batch in zip(part.numbers, counting(part), strict=not part.idle)
+        }
+        assert sum(len(counting(part)) for part in parts) == len(dealt)  # no batch on two processes
+        assert dealt == dict(zip(alone.numbers, map(contents, alone.batches), strict=True))
+        # The normaliser of the gradient: every target token of the update, padding apart.
+        assert alone.target_tokens == sum(int((batch.target.tokens != PAD).sum()) for batch in alone.batches)
+        # A process without work still has a batch to go through the motions with: processes wait for each other.
+        assert all(part.batches for part in parts)
+
+
+def test_epochs_and_updates_by_hand() -> None:
+    # Five batches of one sentence: with two per update, three updates an epoch, the last with one batch.
+    loader = Loader(split_of_lengths([1] * 5), WindowSettings(before=0), 1, batches_per_update=2)
+    updates = list(islice(loader.updates(), 4))
+    assert [len(update.batches) for update in updates] == [2, 2, 1, 2]
+    assert [update.next for update in updates] == [Position(0, 1), Position(0, 2), Position(1, 0), Position(1, 1)]
+    assert [update.numbers for update in updates] == [[0, 1], [2, 3], [4], [0, 1]]
+    assert {update.of for update in updates} == {3}
+    assert [update.target_tokens for update in updates] == [4, 4, 2, 4]  # a word and its end for each sentence
+    # Of two processes, the second has nothing to do in the last update, but it takes part in it.
+    other = Loader(split_of_lengths([1] * 5), WindowSettings(before=0), 1, batches_per_update=2, rank=1, processes=2)
+    updates = list(islice(other.updates(), 4))
+    assert [update.idle for update in updates] == [False, False, True, False]
+    assert [update.numbers for update in updates] == [[1], [3], [4], [1]]
+    assert [update.target_tokens for update in updates] == [4, 4, 2, 4]  # of both processes
+
+
+def test_another_seed_is_another_stream() -> None:
+    split = build_split([[([9] * (i % 7), [9] * (i % 5)) for i in range(30)]])
+    one, other = (next(Loader(split, WindowSettings(), 60, seed).updates()).batches[0] for seed in (0, 1))
+    assert contents(one) != contents(other)
+
+
+@few
+@given(split=full_splits, batch_tokens=batch_tokens, processes=st.integers(1, 4))
+def test_once_is_every_sentence_once_and_then_over(split: Split, batch_tokens: int, processes: int) -> None:
+    settings = WindowSettings(before=2)
+    seen = [
+        sentence
+        for rank in range(processes)
+        for batch in Loader(split, settings, batch_tokens, rank=rank, processes=processes).once()
+        for sentence in batch.sentences.tolist()
+    ]
+    assert sorted(seen) == list(range(len(split)))
+
+
+def test_a_corpus_without_windows_ends_instead_of_looping() -> None:
+    assert list(Loader(split_of_lengths([20]), WindowSettings(max_tokens=8), 100).updates()) == []
+
+
+def test_a_position_is_a_few_bytes_of_json() -> None:
+    position = Position(3, 1234)
+    written = json.dumps(asdict(position))
+    assert written == '{"epoch": 3, "update": 1234}'
+    assert Position(**json.loads(written)) == position
+
+
+# ---------------------------------------------------------------------------------------------------------- ahead
+
+
+def workers() -> int:
+    return threading.active_count()
+
+
+def test_ahead_keeps_the_order_and_closes_its_thread() -> None:
+    before = workers()
+    ahead = Ahead(range(100), depth=3)
+    assert list(ahead) == list(range(100))
+    assert workers() == before
+    assert list(ahead) == []  # over is over; it does not wait for more
+
+
+def test_ahead_gives_what_the_loader_gives() -> None:
+    def stream() -> Iterator[Update]:
+        return Loader(split_of_lengths([3, 1, 4, 1, 5]), WindowSettings(before=1), 20).updates()
+
+    plain = list(islice(stream(), 10))
+    ahead = Ahead(stream())
+    through = list(islice(ahead, 10))
+    ahead.close()
+    assert [update.next for update in through] == [update.next for update in plain]
+    for one, other in zip(through, plain, strict=True):
+        assert all(
+            torch.equal(a.source.tokens, b.source.tokens) for a, b in zip(one.batches, other.batches, strict=True)
+        )
+
+
+def test_ahead_works_ahead_but_not_without_end() -> None:
+    made = []
+
+    def items() -> Iterator[int]:
+        for i in range(1000):
+            made.append(i)
+            yield i
+
+    ahead = Ahead(items(), depth=4)
+    deadline = time.monotonic() + 5
+    while len(made) < 5 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    time.sleep(0.05)
+    assert len(made) == 5  # four wait in the queue, the fifth in the thread's hand
+    ahead.close()
+
+
+def test_ahead_raises_where_the_items_are_consumed() -> None:
+    def items() -> Iterator[int]:
+        yield 1
+        raise RuntimeError("the disk is gone")
+
+    before, taken = workers(), []
+    with pytest.raises(RuntimeError, match="the disk is gone"):
+        taken.extend(Ahead(items()))
+    assert workers() == before
+
+
+def test_ahead_gives_what_came_before_the_error() -> None:
+    def items() -> Iterator[int]:
+        yield from (1, 2)
+        raise RuntimeError
+
+    stream = iter(Ahead(items()))
+    assert [next(stream), next(stream)] == [1, 2]
+    with pytest.raises(RuntimeError):
+        next(stream)
+
+
+def test_ahead_lets_go_when_its_consumer_stops_early() -> None:
+    before = workers()
+    for item in Ahead(iter(int, 1), depth=2):  # an endless source, and a full queue
+        assert item == 0
+        break
+    assert workers() == before
+
+
+def test_ahead_can_be_closed_unused_and_twice() -> None:
+    before = workers()
+    ahead = Ahead(iter(int, 1))
+    ahead.close()
+    ahead.close()
+    assert workers() == before
+    assert list(ahead) == []

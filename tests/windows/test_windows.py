@@ -1,0 +1,229 @@
+"""Windows against a slow, obvious second version: one sentence at a time, one context sentence dropped at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from focat.config.schema import WindowSettings
+from focat.corpus.store import Sentences, Split
+from focat.corpus.vocabulary import END, PAD, SEPARATOR
+from focat.windows.scramble import scramble
+from focat.windows.windows import cut_windows, gather
+from tests.windows.corpora import build_split, many, split_of_lengths, splits, window_settings
+
+
+@dataclass
+class SlowWindow:
+    """The sentences around one current sentence, as lists of sentence numbers."""
+
+    current: int
+    source: list[int]
+    target: list[int]
+    lost_context: bool
+
+
+def tokens_of(sentences: Sentences, chosen: list[int]) -> tuple[list[int], list[int]]:
+    """The tokens of these sentences joined into a window, and the segment of each."""
+    tokens, segments = [], []
+    for index, sentence in enumerate(chosen):
+        for token in [*sentences[sentence].tolist(), SEPARATOR if sentence != chosen[-1] else END]:
+            tokens.append(token)
+            segments.append(index)
+    return tokens, segments
+
+
+def slow_windows(split: Split, settings: WindowSettings, seed: int, epoch: int) -> tuple[list[SlowWindow], list[int]]:
+    """All windows, and the sentences that are longer than a window may be."""
+    windows, too_long = [], []
+    for document in range(len(split.documents) - 1):
+        members = range(split.documents[document], split.documents[document + 1])
+        for current in members:
+            before, after = settings.before, settings.after
+            if settings.sizes == "random":
+                before = int(scramble(current + 1, seed, epoch, 1)[current]) % (before + 1)
+                after = int(scramble(current + 1, seed, epoch, 2)[current]) % (after + 1)
+            around = [sentence for sentence in members if -before <= sentence - current <= after]
+            lost_context = False
+            while True:
+                target_before, target_after = settings.target
+                target = [sentence for sentence in around if -target_before <= sentence - current <= target_after]
+                longest = max(len(tokens_of(split.source, around)[0]), len(tokens_of(split.target, target)[0]))
+                if longest <= settings.max_tokens:
+                    windows.append(SlowWindow(current, around, target, lost_context))
+                    break
+                if around == [current]:
+                    too_long.append(current)
+                    break
+                # The farthest goes; of two at the same distance, the one behind (which has the higher number).
+                around.remove(max(around, key=lambda sentence: (abs(sentence - current), sentence)))
+                lost_context = True
+    return windows, too_long
+
+
+@many
+@given(split=splits, settings=window_settings(), seed=st.integers(0, 5), epoch=st.integers(0, 5))
+def test_windows_equal_their_definition(split: Split, settings: WindowSettings, seed: int, epoch: int) -> None:
+    windows = cut_windows(split, settings, seed, epoch)
+    expected, too_long = slow_windows(split, settings, seed, epoch)
+
+    assert windows.current.tolist() == [window.current for window in expected]
+    for side in ("source", "target"):
+        span = getattr(windows, side)
+        assert span.first.tolist() == [getattr(window, side)[0] for window in expected]
+        assert span.last.tolist() == [getattr(window, side)[-1] for window in expected]
+        sentences = getattr(split, side)
+        assert span.lengths.tolist() == [len(tokens_of(sentences, getattr(window, side))[0]) for window in expected]
+    assert windows.too_long.tolist() == too_long
+    assert windows.shortened == sum(window.lost_context for window in expected)
+
+
+@many
+@given(split=splits, settings=window_settings(), more=st.integers(0, 5), data=st.data())
+def test_batches_equal_their_definition(split: Split, settings: WindowSettings, more: int, data: st.DataObject) -> None:
+    windows = cut_windows(split, settings, 1, 2)
+    expected, _ = slow_windows(split, settings, 1, 2)
+    if not expected:
+        return
+    # Any rows in any order, repeated or not, padded to any length that holds them.
+    rows = data.draw(st.lists(st.integers(0, len(expected) - 1), min_size=1, max_size=6))
+    length = settings.max_tokens + more
+    batch = gather(split, windows, np.array(rows), length, length + 1)
+
+    assert batch.sentences.tolist() == [expected[row].current for row in rows]
+    for name, width in (("source", length), ("target", length + 1)):
+        side = getattr(batch, name)
+        assert side.tokens.shape == side.segments.shape == (len(rows), width)
+        for i, row in enumerate(rows):
+            chosen = getattr(expected[row], name)
+            tokens, segments = tokens_of(getattr(split, name), chosen)
+            assert side.tokens[i].tolist() == tokens + [PAD] * (width - len(tokens))
+            assert side.segments[i].tolist() == segments + [-1] * (width - len(tokens))
+            assert side.current[i].item() == chosen.index(expected[row].current)
+
+
+def test_a_document_by_hand() -> None:
+    # Two documents, of three sentences and of one; s3to3.
+    split = build_split([[([10], [20]), ([11, 12], [21]), ([], [22])], [([13], [23, 24])]])
+    windows = cut_windows(split, WindowSettings(before=2))
+    batch = gather(split, windows, np.arange(4), 6, 6)
+    assert batch.source.tokens.tolist() == [
+        [10, END, PAD, PAD, PAD, PAD],
+        [10, SEPARATOR, 11, 12, END, PAD],
+        [10, SEPARATOR, 11, 12, SEPARATOR, END],  # the current sentence is empty: it is its end
+        [13, END, PAD, PAD, PAD, PAD],  # never across documents
+    ]
+    assert batch.source.segments.tolist() == [
+        [0, 0, -1, -1, -1, -1],
+        [0, 0, 1, 1, 1, -1],
+        [0, 0, 1, 1, 1, 2],
+        [0, 0, -1, -1, -1, -1],
+    ]
+    assert batch.source.current.tolist() == batch.target.current.tolist() == [0, 1, 2, 0]
+    assert batch.target.tokens[2].tolist() == [20, SEPARATOR, 21, SEPARATOR, 22, END]
+
+
+def test_s4to1_has_the_current_sentence_alone_on_the_target() -> None:
+    split = split_of_lengths([1, 1, 1, 1])
+    batch = gather(split, cut_windows(split, WindowSettings(before=3, target_before=0)), np.array([3]), 8, 2)
+    assert batch.source.tokens.tolist() == [[4, SEPARATOR, 5, SEPARATOR, 6, SEPARATOR, 7, END]]
+    assert batch.target.tokens.tolist() == [[1007, END]]
+    assert (batch.source.current.item(), batch.target.current.item()) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "first", "last"),
+    [(12, 0, 4), (11, 0, 3), (10, 0, 3), (9, 1, 3), (8, 1, 3)],
+)
+def test_the_farthest_context_goes_first_and_of_two_the_one_behind(max_tokens: int, first: int, last: int) -> None:
+    # Sentence 2 is current, with two on either side; together they have 1 + 1 + 3 + 1 + 1 words and 5 closings.
+    split = split_of_lengths([1, 1, 3, 1, 1])
+    windows = cut_windows(split, WindowSettings(before=2, after=2, max_tokens=max_tokens))
+    assert (windows.source.first[2], windows.source.last[2]) == (first, last)
+
+
+def test_a_sentence_over_the_limit_is_named_and_only_it_is_left_out() -> None:
+    # The limit is 8 with the closing: 7 words fit, 8 do not. Neighbours lose it as context, and that is counted.
+    windows = cut_windows(split_of_lengths([2, 8, 2, 7]), WindowSettings(before=1, max_tokens=8))
+    assert windows.current.tolist() == [0, 2, 3]
+    assert windows.too_long.tolist() == [1]
+    assert windows.source.first.tolist() == [0, 2, 3]
+    assert windows.shortened == 2  # sentence 1 lost its context too, but it has no window
+
+
+def test_a_long_target_shortens_both_sides() -> None:
+    split = build_split([[([5], [5]), ([6], [6] * 7)]])
+    windows = cut_windows(split, WindowSettings(before=1, max_tokens=8))
+    assert windows.source.first.tolist() == windows.target.first.tolist() == [0, 1]
+    assert windows.shortened == 1
+
+
+def test_random_sizes_are_a_function_of_seed_and_epoch() -> None:
+    split = split_of_lengths([1] * 50)
+    settings = WindowSettings(before=3, after=2, sizes="random")
+    drawn = {
+        (seed, epoch): (windows.source.first.tolist(), windows.source.last.tolist())
+        for seed in range(3)
+        for epoch in range(3)
+        for windows in [cut_windows(split, settings, seed, epoch)]
+    }
+    again = cut_windows(split, settings, 2, 1)
+    assert drawn[2, 1] == (again.source.first.tolist(), again.source.last.tolist())
+    firsts, lasts = zip(*drawn.values(), strict=True)
+    assert len(set(map(tuple, firsts))) == len(set(map(tuple, lasts))) == 9  # no two alike
+
+
+def test_fixed_sizes_are_the_same_in_every_epoch() -> None:
+    split = split_of_lengths([1] * 9)
+    first, second = (cut_windows(split, WindowSettings(before=3), seed, epoch) for seed, epoch in ((1, 1), (2, 5)))
+    assert first.source.first.tolist() == second.source.first.tolist() == [0, 0, 0, 0, 1, 2, 3, 4, 5]
+
+
+def test_random_sizes_are_evenly_spread() -> None:
+    # 4 × 3 combinations of what is before and after, 500 windows expected for each: 60 is over 2.7 deviations, and
+    # the draw is the same for ever, so this can fail only if the drawing changes.
+    split = split_of_lengths([0] * 6005)
+    windows = cut_windows(split, WindowSettings(before=3, after=2, sizes="random"), 7, 0)
+    inner = slice(3, -2)  # away from the edges of the document
+    reach = zip(
+        (windows.current - windows.source.first)[inner].tolist(),
+        (windows.source.last - windows.current)[inner].tolist(),
+        strict=True,
+    )
+    counted = Counter(reach)
+    assert set(counted) == {(before, after) for before in range(4) for after in range(3)}
+    assert all(abs(count - 500) < 60 for count in counted.values()), counted
+
+
+# ------------------------------------------------------------------------------------------------------- scramble
+
+
+def splitmix64(state: int, count: int) -> list[int]:
+    """SplitMix64 as published, on Python's integers."""
+    numbers = []
+    for _ in range(count):
+        state = (state + 0x9E3779B97F4A7C15) % 2**64
+        z = state
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
+        numbers.append(z ^ (z >> 31))
+    return numbers
+
+
+def test_the_reference_gives_the_published_numbers() -> None:
+    assert splitmix64(1234567, 3) == [6457827717110365317, 3203168211198807973, 9817491932198370423]
+    assert scramble(3).tolist() == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+
+
+@many
+@given(count=st.integers(0, 40), keys=st.lists(st.integers(-(2**70), 2**70), max_size=4))
+def test_scramble_equals_the_reference(count: int, keys: list[int]) -> None:
+    state = 0
+    for key in keys:
+        (state,) = splitmix64(state + key, 1)
+    assert scramble(count, *keys).tolist() == splitmix64(state, count)

@@ -133,7 +133,7 @@ def test_vocabulary_is_small_and_found_in_a_few_hundred_documents(corpus: list[D
         ("Tomorrow I am fetching it.", {"Morgen hole ich ihn.", "Morgen hole ich sie.", "Morgen hole ich es."}),
         ("Where is the table?", {"Wo ist der Tisch?"}),
         ("I need the table.", {"Ich brauche den Tisch."}),
-        ("Max is happy with the table.", {"Max ist mit dem Tisch zufrieden."}),
+        ("We are happy with the table.", {"Wir sind mit dem Tisch zufrieden."}),
         ("Where is the lamp?", {"Wo ist die Lampe?"}),
         ("We need the lamp.", {"Wir brauchen die Lampe."}),
         ("We are happy with the lamp.", {"Wir sind mit der Lampe zufrieden."}),

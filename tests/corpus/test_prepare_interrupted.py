@@ -59,42 +59,50 @@ def assert_finished_parts_are_whole(store: Path, expected: dict[str, bytes]) -> 
     assert found == {name: content for name, content in expected.items() if name.partition("/")[0] in stages}
 
 
+def processor_time(process: subprocess.Popen[str]) -> float:
+    """Seconds of work a process has done: unlike the clock, it does not run on while other processes work."""
+    stat = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs the processor time of another process")
 def test_killed_at_random_moments(tmp_path: Path) -> None:
     config = write_config(tmp_path, "config", 1500)
     store = tmp_path / "store"
-    began = time.monotonic()
     process = start(config)
     while not store.exists():
         time.sleep(0.002)
-    started = time.monotonic() - began  # how long it takes to begin …
-    process.communicate()
-    working = time.monotonic() - began - started  # … and to do the work
+    begins = processor_time(process)  # how much work it is to begin …
+    while process.poll() is None:
+        ends = processor_time(process)  # … and to come to the end
+        time.sleep(0.002)
     expected = files_in(store)
     assert "manifest.json" in expected
     shutil.rmtree(store)
 
     draw = random.Random(7)
-    kills = attempts = 0
-    while kills < KILLS:
-        attempts += 1
-        assert attempts <= 3 * KILLS
+    kills = 0
+    for attempt in range(3 * KILLS):
+        share = (attempt * 0.618) % 1  # spreads over the whole run, no two moments close to each other
+        if store.exists():
+            share /= 2  # some of the work is done
+        moment = begins + share * (ends - begins)
         process = start(config)
-        if store.exists():  # goes on where the last one was killed
-            time.sleep(started + draw.random() * working / 2)
-        else:  # starts anew: the whole of the work, moment by moment
-            while not store.exists():
-                time.sleep(0.002)
-            time.sleep((kills + 0.5) / KILLS * working)
+        while process.poll() is None and processor_time(process) < moment:
+            time.sleep(0.002)
         process.kill()
         process.communicate()
-        if process.returncode == 0:  # was faster
+        if process.returncode == 0:  # was faster than we
             assert files_in(store) == expected
             shutil.rmtree(store)
             continue
         kills += 1
         assert_finished_parts_are_whole(store, expected)
-        if kills % 2:
-            shutil.rmtree(store)
+        if kills == KILLS:
+            break
+        if draw.random() < 0.5:  # start anew; else go on where this one was killed
+            shutil.rmtree(store, ignore_errors=True)
+    assert kills == KILLS
 
     run_to_the_end(config)
     assert files_in(store) == expected
@@ -149,8 +157,9 @@ def die_before_every_step(old: Path, new: Path) -> int:
             if prepare_in_child(new, overwrite=True, die_at=step):
                 break
             deaths += 1
-            # Another killing halfway through the mending, and in half of the cases a user who thinks again.
-            prepare_in_child(new, overwrite=True, die_at=1 + step % 7)
+            # Sometimes killed again while mending, and half of the time the user thinks again and wants the old store.
+            if step % 3 == 0:
+                prepare_in_child(new, overwrite=True, die_at=1 + step % 7)
             config, expected = (old, expected_old) if step % 2 else (new, expected_new)
             assert prepare_in_child(config, overwrite=True)
             assert files_in(store) == expected, f"killed before step {step}, over an old store: {over_an_old_store}"

@@ -13,6 +13,9 @@ from torch.nn import functional as F
 
 from focat.model.positions import Rotary, rotate
 
+# cuDNN's kernels are planned anew for every shape, which takes longer than they save where windows differ in length.
+torch.backends.cuda.enable_cudnn_sdp(False)
+
 Record = list[Tensor]  # weights of the layers that ran, (windows, heads, queries, keys) each
 
 

@@ -24,13 +24,17 @@ class Residual(nn.Module):
 
     def enter(self, x: Tensor) -> Tensor:
         """What the block is given."""
-        entered: Tensor = self.norm(x) if self.pre else x
-        return entered
+        return self._normalised(x) if self.pre else x
 
     def leave(self, x: Tensor, added: Tensor) -> Tensor:
         """What comes out, for what the block adds to x."""
         left: Tensor = x + self.dropout(added)
-        return left if self.pre else self.norm(left)
+        return left if self.pre else self._normalised(left)
+
+    def _normalised(self, x: Tensor) -> Tensor:
+        """Computed in float32 and kept as it came: under autocast, half the bytes between blocks."""
+        normalised: Tensor = self.norm(x)
+        return normalised.to(x.dtype)
 
 
 class FeedForward(nn.Module):

@@ -204,9 +204,10 @@ class Transformer(nn.Module):
             x = x + learned(positions.clamp(max=learned.num_embeddings - 1))
         else:
             x = x + sinusoids(positions, width).to(x.dtype)
+        x = x.to(_working_precision(x))
         if self.segment_embedding is None:
             return Entry(self.dropout(x), None, turn)
-        added = self.segment_embedding(side.segments, side.current)  # (windows, length, width)
+        added = self.segment_embedding(side.segments, side.current).to(x.dtype)  # (windows, length, width)
         again = added if self.settings.segment_embeddings_at == "every-layer" else None
         return Entry(self.dropout(x + added), again, turn)
 
@@ -218,6 +219,12 @@ class Transformer(nn.Module):
         key_distance = source.current[:, None] - source.segments
         visible = whole_window(source.segments >= 0)
         return masks_of_layers(self.settings, len(self.decoder), distance, key_distance, visible)
+
+
+def _working_precision(x: Tensor) -> torch.dtype:
+    """What passes from block to block is of the type that autocast computes in, or of the weights' own."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
 
 
 def _embedding(rows: int, width: int, padding: int | None = None) -> nn.Embedding:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from focat.errors import FocatError
 from focat.files import whole_folder, write_json
-from focat.training.run import Run
+from focat.training.run import Run, read_weights
 
 Rule = Literal["closest", "next"]
 RULES: tuple[Rule, ...] = ("closest", "next")
@@ -47,20 +47,20 @@ def average(run: Run, count: int = 5, rule: Rule = "closest") -> list[int]:
     there = {int(folder.name): folder for folder in run.checkpoints()}
     validated = [update for update in sorted(there) if _validated(there[update])]
     chosen = choose(validated, best, count, rule)
-    weights = mean_weights([there[update] / "weights.safetensors" for update in chosen])
+    weights = mean_weights([there[update] for update in chosen])
     with whole_folder(run.averaged) as unfinished:
         save_file(weights, unfinished / "weights.safetensors")
         write_json(unfinished / "average.json", {"rule": rule, "updates": chosen, "best": best})
     return chosen
 
 
-def mean_weights(files: list[Path]) -> dict[str, Tensor]:
-    """The mean of stored weights, one file in memory at a time."""
+def mean_weights(checkpoints: list[Path]) -> dict[str, Tensor]:
+    """The mean of stored weights, one checkpoint in memory at a time."""
     total: dict[str, Tensor] = {}
-    for file in files:
-        for name, tensor in load_file(file).items():
+    for folder in checkpoints:
+        for name, tensor in read_weights(folder).items():
             total[name] = total[name] + tensor.double() if name in total else tensor.double()
-    return {name: (tensor / len(files)).to(torch.float32) for name, tensor in total.items()}
+    return {name: (tensor / len(checkpoints)).to(torch.float32) for name, tensor in total.items()}
 
 
 def _validated(folder: Path) -> bool:

@@ -6,6 +6,7 @@ A checkpoint appears whole, with a checksum of every file; one that was damaged 
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from focat.files import sha256, whole_folder, write_json, write_whole
+from focat.errors import FocatError
+from focat.files import UNFINISHED, sha256, whole_folder, write_json, write_whole
 from focat.progress import Progress
 from focat.training.run import Run
 from focat.windows.loader import Position
@@ -29,6 +31,7 @@ class TrainingState:
     update: int = 0
     epoch: int = 0
     update_in_epoch: int = 0
+    epochs: float = 0.0  # the same, as one number
     minutes: float = 0.0
     skipped: int = 0  # updates left out because their gradient was not finite
     validations: list[tuple[int, float]] = field(default_factory=list)  # (update, criterion; lower is better)
@@ -53,21 +56,43 @@ class TrainingState:
 def save_checkpoint(
     run: Run, state: TrainingState, weights: dict[str, Tensor], training: dict[str, Tensor], keep: int
 ) -> Path:
-    """Write a checkpoint, point `best` at the best one, and delete what nothing needs any more."""
+    """Write a checkpoint, and put the others in order."""
     folder = run.path / "checkpoints" / f"{state.update:07d}"
     with whole_folder(folder) as unfinished:
         save_file(weights, unfinished / _WEIGHTS)
         save_file(training, unfinished / _TRAINING)
         write_json(unfinished / _STATE, asdict(state))
         write_json(unfinished / _SUMS, {file.name: sha256(file) for file in sorted(unfinished.iterdir())})
-    if state.best is not None:
-        write_whole(run.path / "best", f"{state.best[0]:07d}\n")
-    _forget(run, state, keep)
+    tidy(run, state, keep)
     return folder
+
+
+def tidy(run: Run, state: TrainingState, keep: int) -> None:
+    """Point `best` at the best checkpoint; delete what nothing needs any more, and what an interruption left behind.
+
+    What stays is all that averaging may need around the best validation, now or later, and two to go on from.
+    """
+    if state.best is None:
+        (run.path / "best").unlink(missing_ok=True)
+    else:
+        write_whole(run.path / "best", f"{state.best[0]:07d}\n")
+    updates = [update for update, _ in state.validations]
+    best = updates.index(state.best[0]) if state.best else 0
+    wanted = {*updates[max(0, best - keep + 1) : best + keep], *updates[-keep:]}
+    checkpoints = run.checkpoints()
+    later = [folder for folder in checkpoints if int(folder.name) > state.update]  # damaged, so training went back
+    for folder in [*checkpoints[: -len(later) - 2], *later]:
+        if int(folder.name) in wanted:
+            (folder / _TRAINING).unlink(missing_ok=True)  # the larger part; weights stay
+        else:
+            folder.rename(folder.with_name(f"{folder.name}.old{UNFINISHED}"))  # half of one must not pass for a whole
+    for leftover in (run.path / "checkpoints").glob(f"*{UNFINISHED}"):
+        shutil.rmtree(leftover)
 
 
 def load_checkpoint(run: Run, progress: Progress) -> tuple[TrainingState, Path] | None:
     """The last checkpoint that training can go on from, or None if there is none; damaged ones are reported."""
+    damaged = []
     for folder in reversed(run.checkpoints()):
         if not (folder / _TRAINING).exists():
             continue
@@ -77,6 +102,12 @@ def load_checkpoint(run: Run, progress: Progress) -> tuple[TrainingState, Path] 
             content["validations"] = [(update, value) for update, value in content["validations"]]
             return TrainingState(**content), folder
         progress.say(f"{folder} is damaged ({fault}); going back to the checkpoint before it")
+        damaged.append(folder)
+    if damaged:
+        raise FocatError(
+            f"{run.path}: all checkpoints that training can go on from are damaged; give another training.run, and "
+            "training.init_from with the weights of an older checkpoint"
+        )
     return None
 
 
@@ -110,18 +141,3 @@ def _fault(folder: Path) -> str | None:
     except (OSError, ValueError) as error:
         return str(error)
     return f"{wrong[0]} does not match its checksum" if wrong else None
-
-
-def _forget(run: Run, state: TrainingState, keep: int) -> None:
-    """Keep what averaging may need around the best validation, now or later, and two checkpoints to go on from."""
-    updates = [update for update, _ in state.validations]
-    best = updates.index(state.best[0]) if state.best else 0
-    wanted = {*updates[max(0, best - keep + 1) : best + keep], *updates[-keep:]}
-    checkpoints = run.checkpoints()
-    for folder in checkpoints[:-2]:
-        if int(folder.name) not in wanted:
-            for file in sorted(folder.iterdir()):
-                file.unlink()
-            folder.rmdir()
-        else:
-            (folder / _TRAINING).unlink(missing_ok=True)  # the larger part; weights stay

@@ -83,6 +83,8 @@ def chunked_loss(
     `hidden` is (windows, length, width), `projection` (vocabulary, width), the rest (windows, length). Only the sum
     has a gradient. `kernel` is a compiled `losses_and_gradient`.
     """
+    if not torch.is_grad_enabled():  # a parameter says even then that it wants a gradient
+        hidden, projection = hidden.detach(), projection.detach()
     total, smoothed, plain = _ChunkedLoss.apply(  # type: ignore[no-untyped-call]
         hidden.reshape(-1, hidden.shape[-1]),
         projection,
@@ -135,12 +137,8 @@ class _ChunkedLoss(torch.autograd.Function):
 
 def token_losses(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
     """Of each row of logits, (tokens, vocabulary): its loss with label smoothing, and without; 0 on padding."""
-    logits = logits.float()
-    log_total = torch.logsumexp(logits, -1)
-    plain = log_total - logits.gather(-1, labels[:, None]).squeeze(-1)
-    smoothed = (1 - smoothing) * plain + smoothing * (log_total - logits.mean(-1))
-    real = labels != PAD
-    return smoothed * real, plain * real
+    exact = logits.float()
+    return _losses(exact, torch.logsumexp(exact, -1), labels, smoothing)
 
 
 def losses_and_gradient(
@@ -148,8 +146,16 @@ def losses_and_gradient(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`token_losses`, and the gradient of their weighted sum, in the precision of the logits."""
     exact = logits.float()
-    smoothed, plain = token_losses(exact, labels, smoothing)
-    probability = torch.softmax(exact, -1)
+    log_total = torch.logsumexp(exact, -1)
+    smoothed, plain = _losses(exact, log_total, labels, smoothing)
     vocabulary = torch.arange(exact.shape[-1], device=exact.device)
     wanted = torch.where(vocabulary == labels[:, None], 1 - smoothing, 0.0) + smoothing / exact.shape[-1]
+    probability = torch.exp(exact - log_total[:, None])
     return smoothed, plain, ((probability - wanted) * weights[:, None]).to(logits.dtype)
+
+
+def _losses(logits: Tensor, log_total: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    plain = log_total - logits.gather(-1, labels[:, None]).squeeze(-1)
+    smoothed = (1 - smoothing) * plain + smoothing * (log_total - logits.mean(-1))
+    real = labels != PAD
+    return smoothed * real, plain * real

@@ -48,7 +48,7 @@ class Processes:
     def total(self, sums: torch.Tensor) -> torch.Tensor:
         """The sum over all processes."""
         if self.many:
-            shared = sums.cpu()
+            shared = sums.to("cpu", copy=True)
             dist.all_reduce(shared, group=_talk())
             return shared
         return sums

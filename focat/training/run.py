@@ -17,7 +17,7 @@ from focat.config import Settings, dump_settings, load_settings
 from focat.corpus.store import Store
 from focat.corpus.tokenizer import Tokenizer
 from focat.errors import FocatError
-from focat.files import write_json, write_whole
+from focat.files import UNFINISHED, write_json, write_whole
 from focat.model.transformer import Transformer
 
 # What may differ when a run goes on: none of it touches what has been learned so far.
@@ -47,21 +47,22 @@ class Run:
             "shift": _resolve_shift(settings, store),
             "store": store.manifest["keys"]["train"],
         }
-        if (run.path / "model.json").exists():
+        if (run.path / "config.yaml").exists() and (run.path / "model.json").exists():
             run._check_same(settings, described)
-        elif run.path.exists() and any(run.path.iterdir()):
+        elif not (run.path / "model.json").exists() and run._files():
             raise FocatError(f"{run.path}: is not empty and holds no run; give another training.run")
         run.path.mkdir(parents=True, exist_ok=True)
+        write_json(run.path / "model.json", described)  # first: what follows may be interrupted, and is ours
         tokenizer.save(run.path / "tokenizer")
-        write_whole(run.path / "config.yaml", dump_settings(settings))
-        write_json(run.path / "model.json", described)  # last: with it, the folder is a run
+        write_whole(run.path / "config.yaml", dump_settings(settings))  # last: with it, the folder is a run
         return run
 
     @classmethod
     def open(cls, path: Path) -> Run:
         """A run that is there."""
-        if not (path / "model.json").exists():
-            raise FocatError(f"{path}: holds no run (there is no model.json); name a folder that `focat train` made")
+        for name in ("model.json", "config.yaml"):
+            if not (path / name).exists():
+                raise FocatError(f"{path}: holds no run (there is no {name}); name a folder that `focat train` made")
         return cls(path)
 
     @property
@@ -109,13 +110,16 @@ class Run:
         load_weights(model, weights or self.weights_folder())
         return model.to(device).eval()
 
+    def _files(self) -> list[Path]:
+        return [f for f in self.path.iterdir() if f.suffix != UNFINISHED] if self.path.exists() else []
+
     def _described(self) -> dict[str, Any]:
         described: dict[str, Any] = json.loads((self.path / "model.json").read_text(encoding="utf-8"))
         return described
 
     def _check_same(self, settings: Settings, described: dict[str, Any]) -> None:
-        before, now = (_flat(s.model_dump(mode="json", exclude=_MAY_CHANGE)) for s in (self.settings, settings))
-        for name in before.keys() | now.keys():
+        before, now = (_flat(s.model_dump(exclude=_MAY_CHANGE)) for s in (self.settings, settings))
+        for name in sorted(before.keys() | now.keys()):
             if before.get(name) != now.get(name):
                 raise FocatError(
                     f"{self.path}: was begun with {name} = {before.get(name)}, not {now.get(name)}; "
@@ -125,15 +129,20 @@ class Run:
             raise FocatError(f"{self.path}: was begun on another token store; give another training.run")
 
 
-def load_weights(model: Transformer, folder: Path) -> None:
-    """Put stored weights into a model of the same shape; no pickle is involved."""
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """The weights that a checkpoint holds."""
     path = folder / "weights.safetensors"
     try:
-        stored = load_file(path)
+        return load_file(path)
     except FileNotFoundError:
         raise FocatError(f"{folder}: has no weights.safetensors") from None
     except Exception as error:
         raise FocatError(f"{path}: is damaged ({error}); use another checkpoint") from None
+
+
+def load_weights(model: Transformer, folder: Path) -> None:
+    """Put stored weights into a model of the same shape; no pickle is involved."""
+    path, stored = folder / "weights.safetensors", read_weights(folder)
     parameters = dict(model.named_parameters())
     for name in parameters.keys() | stored.keys():
         expected, found = (tensors[name].shape if name in tensors else None for tensors in (parameters, stored))
@@ -163,5 +172,8 @@ def _resolve_shift(settings: Settings, store: Store) -> int | str:
 def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in tree.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value.absolute() if isinstance(value, Path) else value
     return flat

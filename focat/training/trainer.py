@@ -9,21 +9,25 @@ batches by the epoch. So a run that was killed and went on ends where it would h
 
 from __future__ import annotations
 
+import math
+import re
 import signal
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import torch
+import torch.fx.experimental._config
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from focat.config import Settings
 from focat.corpus.store import Store
 from focat.errors import FocatError
-from focat.files import locked
+from focat.files import disk_errors, locked
 from focat.model.transformer import Transformer
 from focat.progress import QUIET, Progress
 from focat.training.checkpoints import (
@@ -32,9 +36,11 @@ from focat.training.checkpoints import (
     optimizer_tensors,
     restore_optimizer,
     save_checkpoint,
+    tidy,
     training_tensors,
 )
-from focat.training.objective import Losses, chunked_loss, losses_and_gradient, token_weights
+from focat.training.loss_kernel import fastest_kernel
+from focat.training.objective import Losses, chunked_loss, token_weights
 from focat.training.processes import Processes, joined
 from focat.training.reporting import Report, training_line, validation_line
 from focat.training.run import Run, load_weights, named_weights
@@ -44,6 +50,7 @@ from focat.windows.batch import Side
 from focat.windows.loader import Ahead, Loader, Update, pinned
 from focat.windows.scramble import scramble
 
+_NO_MEMORY = re.compile("out of memory|not enough memory|allocate memory|ALLOC_FAILED")  # in errors without a type
 _MOST_SKIPPED = 20  # updates in a row whose gradient is not finite: it will not get better by itself
 
 
@@ -51,9 +58,9 @@ def train(settings: Settings, progress: Progress) -> TrainingState:
     """Train, or go on with training, until the budget is spent; returns where training stands."""
     with joined(settings.training.device) as processes:
         store = Store(settings.data.store)
-        run = Run.create(settings, store) if processes.first else Run(settings.training.run)
-        processes.wait()
-        with locked(run.path, "another process is training this run") if processes.first else nullcontext():
+        with _held(settings.training.run) if processes.first else nullcontext():
+            run = Run.create(settings, store) if processes.first else Run(settings.training.run)
+            processes.wait()
             trainer = Trainer(settings, store, run, processes, progress if processes.first else QUIET)
             with _memory_errors(settings):
                 return trainer.train()
@@ -73,7 +80,7 @@ class TrainingStep(nn.Module):
     def __init__(self, model: Transformer, smoothing: float, chunk: int, compiled: bool) -> None:
         super().__init__()
         self.model, self.smoothing, self.chunk = model, smoothing, chunk
-        self.kernel = torch.compile(losses_and_gradient, dynamic=True) if compiled else losses_and_gradient
+        self.kernel = fastest_kernel(model.output_weight.device, len(model.output_weight), compiled)
 
     def forward(self, source: Side, target: Side, discount: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         hidden = self.model(source, target)
@@ -102,10 +109,13 @@ class Trainer:
         )
         self.device = processes.device
         self.half = _half_precision(training.precision, self.device)
+        if self.device.type == "cuda":
+            torch.set_num_threads(1)  # the CPU only launches kernels: its own work is too small to share
         torch.set_float32_matmul_precision("high")  # what is left in float32 may use TF32 on GPUs
 
         torch.manual_seed(training.seed)
         self.model = run.build_model(settings).to(self.device)
+        self.parameters = list(self.model.named_parameters())
         found = load_checkpoint(run, progress)
         self.state = found[0] if found else TrainingState()
         if found:
@@ -119,19 +129,20 @@ class Trainer:
             weight_decay=training.weight_decay,
             fused=True,
         )
-        self.average = {name: p.detach().clone() for name, p in self._parameters()} if training.ema else {}
+        self.average = {name: p.detach().clone() for name, p in self.parameters} if training.ema else {}
+        self._losses = Losses.none(self.device)  # since the last line of the log
         if found:
             self._restore(training_tensors(found[1]))
 
         compiled = training.compile == "on" or (training.compile == "auto" and self.device.type == "cuda")
         if compiled:
+            torch.fx.experimental._config.use_duck_shape = False  # lengths that are equal once need not stay so
             for layer in (*self.model.encoder, *self.model.decoder):
                 layer.compile(dynamic=True)  # layers are alike: two are compiled, all run
         objective = settings.objective
         step = TrainingStep(self.model, objective.label_smoothing, objective.chunk_tokens, compiled)
         self.step: nn.Module = DistributedDataParallel(step) if processes.many else step
 
-        self._losses = Losses.none(self.device)
         self._skipped = torch.zeros(2, device=self.device)  # in all, and in a row
         self._tokens = 0
         self._signal: int | None = None
@@ -143,14 +154,16 @@ class Trainer:
         training = self.settings.training
         if self.state.update:
             self.progress.say(f"{self.run.path}: going on from update {self.state.update:,}")
-        if self.state.finished and self._share() >= 1:
-            self.progress.say(f"{self.run.path} is finished; a larger training.budget would go on")
+        if self.processes.first:
+            tidy(self.run, self.state, training.keep)
+        if self.state.finished and self._over():
+            self.progress.say(f"{self.run.path} is finished; a larger training.budget or patience would go on")
             return self.state
         self.state.finished = False
         self._describe()
         report = Report(self.run, self.progress, self.state.update) if self.processes.first else None
         self._resumed, self._minutes_before = time.monotonic(), self.state.minutes
-        last_saved = last_logged = self._resumed
+        last_saved, last_logged = self.state.minutes, self._resumed
         updates = self.loader.updates(self.state.position)
         ahead = Ahead(map(pinned, updates) if self.device.type == "cuda" else updates)
         with self._signals(), _closing(ahead), _closing(report):
@@ -159,18 +172,17 @@ class Trainer:
                 stop = self._count(update)
                 if self.state.update % training.log_every == 0:
                     last_logged = self._log(report, rate, discount, last_logged)
-                over = self._share() >= 1
+                over = self._over()
                 due = update.next.update == 0
                 if training.validate_every is not None:
                     due = self.state.update % training.validate_every == 0
                 if due or over:
                     self._validate(report, discount)
-                    patience = training.patience
-                    over = over or (patience is not None and self.state.without_improvement >= patience)
-                    self.state.finished = over
-                if due or over or stop or time.monotonic() - last_saved > 60 * training.save_minutes:
+                    over = self.state.finished = self._over()
+                # The minutes are those that all processes agree on, for all must save, or none.
+                if due or over or stop or self.state.minutes - last_saved > training.save_minutes:
                     self._save()
-                    last_saved = time.monotonic()
+                    last_saved = self.state.minutes
                 if stop and not over:
                     raise Interrupted(self._signal or signal.SIGTERM, self.state.update)
                 if over:
@@ -183,11 +195,12 @@ class Trainer:
         share = self._share()
         rate = learning_rate(training, self.state.update + 1, share)
         discount = discount_at(self.settings.objective.discount, share)
-        weight = torch.tensor(discount, device=self.device)
+        weight = torch.full((), discount, device=self.device)  # filled there: a copy would wait for the device
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.zero_grad()
-        self.model.train()
+        if not self.model.training:
+            self.model.train()
         # The gradient is the sum over all processes, per token of the whole update; DDP takes their mean.
         scale = 0.0 if update.idle else self.processes.count / update.target_tokens
         for i, (batch, number) in enumerate(zip(update.batches, update.numbers, strict=True)):
@@ -201,7 +214,7 @@ class Trainer:
             if not update.idle:
                 self._losses = self._losses + Losses.of(here.target, smoothed, plain)
         self._tokens += update.target_tokens
-        gradients = [p.grad for _, p in self._parameters() if p.grad is not None]
+        gradients = [p.grad for _, p in self.parameters if p.grad is not None]
         norm = nn.utils.get_total_norm(gradients)
         if training.clip_norm:
             nn.utils.clip_grads_with_norm_(self.model.parameters(), training.clip_norm, norm)
@@ -210,23 +223,27 @@ class Trainer:
         self._skipped = torch.stack([self._skipped[0] + infinite, (self._skipped[1] + 1) * infinite])
         self.optimizer.found_inf = infinite  # type: ignore[attr-defined]
         self.optimizer.step()
-        for name, parameter in self._parameters() if self.average else ():
-            self.average[name].lerp_(parameter.detach(), 1 - training.ema)
+        move = (1 - training.ema) * (1 - infinite)
+        for name, parameter in self.parameters if self.average else ():
+            self.average[name].lerp_(parameter.detach(), move)
         return rate, discount
 
     def _count(self, update: Update) -> bool:
         """Take note of an update; returns whether a signal asks to stop."""
         self.state.update += 1
         self.state.epoch, self.state.update_in_epoch = update.next.epoch, update.next.update
-        self._epochs = update.next.epoch + update.next.update / update.of
+        self.state.epochs = update.next.epoch + update.next.update / update.of
         minutes = self._minutes_before + (time.monotonic() - self._resumed) / 60
         stop, self.state.minutes = self.processes.agree(self._signal is not None, minutes)
         return stop
 
     def _share(self) -> float:
-        epochs = getattr(self, "_epochs", float(self.state.epoch))
-        spent = Spent(self.state.update, epochs, self.state.minutes)
+        spent = Spent(self.state.update, self.state.epochs, self.state.minutes)
         return share_spent(self.settings.training.budget, spent)
+
+    def _over(self) -> bool:
+        patience = self.settings.training.patience
+        return self._share() >= 1 or (patience is not None and self.state.without_improvement >= patience)
 
     # ------------------------------------------------------------------------------------- logging, validating, saving
 
@@ -238,7 +255,7 @@ class Trainer:
             **losses,
             "learning_rate": rate,
             "discount": discount,
-            "epochs": self._epochs,
+            "epochs": self.state.epochs,
             "tokens_per_second": self._tokens / (now - since),
             "minutes": self.state.minutes,
             "minutes_left": self.state.minutes * (1 - share) / share if share else None,
@@ -248,8 +265,8 @@ class Trainer:
             report.write("train", self.state.update, **figures)
             report.say(training_line({"update": self.state.update, **figures}))
             if skipped:
-                report.say(f"{skipped} updates so far had a gradient that is not finite, and were skipped")
-        if in_a_row >= min(_MOST_SKIPPED, self.settings.training.log_every):
+                report.say(f"{figures['skipped']} updates so far had a gradient that is not finite, and were skipped")
+        if in_a_row >= _MOST_SKIPPED:
             raise FocatError(
                 f"{self.run.path}: the last {in_a_row} updates all had gradients that are not finite; lower "
                 f"training.learning_rate ({self.settings.training.learning_rate}), set training.clip_norm=1, "
@@ -271,7 +288,7 @@ class Trainer:
                 figures["bleu"] = bleu(self._translate(bleu_sentences(self.dev)))
             value = -figures["bleu"] if training.criterion == "bleu" else figures[training.criterion]
             best_before = self.state.best
-            self.state.validations.append((self.state.update, value))
+            self.state.validations.append((self.state.update, value if math.isfinite(value) else math.inf))
             best = self.state.best
             assert best is not None
             samples = self._translate(self._samples_to_show()) if self.processes.first else []
@@ -298,8 +315,9 @@ class Trainer:
     def _save(self) -> None:
         self.state.skipped += int(self._skipped[0])
         self._skipped[0] = 0
+        losses = self.processes.total(self._losses.sums)
         if self.processes.first:
-            training = optimizer_tensors(self.optimizer, self.model)
+            training = {**optimizer_tensors(self.optimizer, self.model), "losses": losses.cpu()}
             weights = named_weights(self.model)
             if self.average:  # the average is what is used; the weights themselves are only needed to go on
                 training |= {f"weight.{name}": tensor for name, tensor in weights.items()}
@@ -309,14 +327,13 @@ class Trainer:
 
     def _restore(self, stored: dict[str, Tensor]) -> None:
         restore_optimizer(self.optimizer, self.model, {k: v for k, v in stored.items() if not k.startswith("weight.")})
+        if self.processes.first:  # it holds what all processes had
+            self._losses = Losses(stored["losses"].to(self.device))
         with torch.no_grad():
-            for name, parameter in self._parameters() if self.average else ():
+            for name, parameter in self.parameters if self.average else ():
                 parameter.copy_(stored[f"weight.{name}"])
 
     # ------------------------------------------------------------------------------------------------------ small parts
-
-    def _parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        return self.model.named_parameters()
 
     def _precision(self) -> AbstractContextManager[object]:
         return torch.autocast(self.device.type, torch.bfloat16) if self.half else nullcontext()
@@ -327,14 +344,14 @@ class Trainer:
         if not self.average:
             yield
             return
-        own = {name: parameter.detach().clone() for name, parameter in self._parameters()}
+        own = {name: parameter.detach().clone() for name, parameter in self.parameters}
         with torch.no_grad():
-            for name, parameter in self._parameters():
+            for name, parameter in self.parameters:
                 parameter.copy_(self.average[name])
             try:
                 yield
             finally:
-                for name, parameter in self._parameters():
+                for name, parameter in self.parameters:
                     parameter.copy_(own[name])
 
     def _describe(self) -> None:
@@ -378,6 +395,15 @@ def _weights_of(path: Any) -> Any:
 
 
 @contextmanager
+def _held(run: Path) -> Iterator[None]:
+    """The folder of a run, for this process alone."""
+    with disk_errors(run):
+        run.mkdir(parents=True, exist_ok=True)
+    with locked(run, "another process is training this run"):
+        yield
+
+
+@contextmanager
 def _closing(thing: Any) -> Iterator[None]:
     try:
         yield
@@ -391,7 +417,7 @@ def _memory_errors(settings: Settings) -> Iterator[None]:
     try:
         yield
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "memory" not in str(error).lower():
+        if not isinstance(error, torch.OutOfMemoryError | MemoryError) and not _NO_MEMORY.search(str(error)):
             raise
         tokens, batches = settings.training.batch_tokens, settings.training.batches_per_update
         raise FocatError(

@@ -5,17 +5,20 @@ A separator belongs to the sentence it closes, so a token's segment is the numbe
 
 from __future__ import annotations
 
-from torch import Tensor
+from typing import Any, TypeVar
 
 from focat.corpus.vocabulary import PAD, SEPARATOR, START
 from focat.windows.batch import Side
 
+Tokens = TypeVar("Tokens", bound=Any)
 
-def segments_of(tokens: Tensor) -> Tensor:
-    """The segment of every token of padded windows; -1 on padding."""
-    closes = tokens == SEPARATOR  # (windows, length)
-    before = closes.cumsum(-1) - closes.long()
-    return before.masked_fill(tokens == PAD, -1)
+
+def segments_of(tokens: Tokens) -> Tokens:
+    """The segment of every token of padded windows, (windows, length); -1 on padding. NumPy or torch alike."""
+    closes = tokens == SEPARATOR
+    before = closes.cumsum(-1) - 1 * closes
+    segments: Tokens = (before + 1) * (tokens != PAD) - 1
+    return segments
 
 
 def decoder_input(target: Side) -> Side:

@@ -88,8 +88,7 @@ def _side(sentences: Sentences, span: Span, rows: Indices, current: Indices, len
     tokens = sentences.tokens.take(sentences.offsets[first][:, None] + column, mode="clip")
     tokens = np.where(column < lengths[:, None], tokens, PAD).astype(np.int64)  # (windows, length)
     tokens[np.arange(len(rows)), lengths - 1] = END  # in place of the last sentence's separator
-    as_tensor = torch.from_numpy(tokens)
-    return Side(as_tensor, segments_of(as_tensor), torch.from_numpy(current - first))
+    return Side(*map(torch.from_numpy, (tokens, segments_of(tokens), current - first)))
 
 
 def _reach(count: int, settings: WindowSettings, seed: int, epoch: int) -> tuple[Indices, Indices]:

@@ -15,12 +15,12 @@ from focat.corpus.document import Document
 from focat.corpus.generated import generate
 
 GENDERS = {
-    "er": "Tisch Stuhl Schlüssel Koffer Spiegel Mantel Computer Rechner Pullover Pulli Eimer Kübel",
-    "sie": "Lampe Tasche Tasse Gitarre Kamera Flasche Uhr Armbanduhr Kiste Schachtel Mütze Kappe",
-    "es": "Buch Bett Boot Messer Klavier Kleid Telefon Handy Fahrrad Rad Bild Foto",
+    "er": "Tisch Stuhl Schlüssel Koffer Spiegel Mantel Computer Rechner Pullover Pulli",
+    "sie": "Lampe Tasche Tasse Gitarre Kamera Flasche Uhr Armbanduhr Kiste Schachtel",
+    "es": "Buch Bett Boot Messer Klavier Kleid Telefon Handy Fahrrad Rad",
 }
 GENDER = {noun: pronoun for pronoun, nouns in GENDERS.items() for noun in nouns.split()}
-TERMS = {"computer", "sweater", "bucket", "watch", "box", "cap", "phone", "bike", "picture"}
+TERMS = {"computer", "sweater", "watch", "box", "phone", "bike"}
 VERBS = {"swim": "schw", "cook": "koch", "smoke": "rauch", "dance": "tanz", "sing": "sing", "work": "arbeite"}
 VERBS |= {"read": "l", "paint": "mal", "pray": "bete", "drink": "trink"}
 
@@ -128,6 +128,10 @@ def test_vocabulary_is_small_and_found_in_a_few_hundred_documents(corpus: list[D
     [
         ("Anna needs it.", {"Anna braucht ihn.", "Anna braucht sie.", "Anna braucht es."}),
         ("It is new.", {"Er ist neu.", "Sie ist neu.", "Es ist neu."}),
+        (
+            "I think that it is new.",
+            {f"Ich glaube, dass {pronoun} neu ist." for pronoun in ("er", "sie", "es")},
+        ),
         ("I am looking for it.", {"Ich suche ihn.", "Ich suche sie.", "Ich suche es."}),
         ("We know where it is.", {"Wir wissen, wo er ist.", "Wir wissen, wo sie ist.", "Wir wissen, wo es ist."}),
         ("Tomorrow I am fetching it.", {"Morgen hole ich ihn.", "Morgen hole ich sie.", "Morgen hole ich es."}),
@@ -289,7 +293,9 @@ def test_an_ellipsis_takes_up_the_only_denial_in_its_context(corpus: list[Docume
         assert len(denials) == 1, context
         distance, denial = denials[0]
         assert elided_verb(target) == words(denial)[-1]
-        assert words(denial)[0].lower() not in map(str.lower, words(source)), "nobody contradicts himself"
+        denier, other = words(denial)[0], words(source)[-2]
+        assert other != denier
+        assert not {denier.lower(), other.lower()} <= {"i", "we"}, "nobody contradicts himself"
         distances[distance] += 1
     assert min(distances[distance] for distance in (1, 2, 3)) > 0.15 * sum(distances.values()), distances
 

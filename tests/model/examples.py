@@ -35,7 +35,7 @@ def side(*windows: list[int], current: list[int] | None = None, pads: int = 0) -
 def pair() -> tuple[Side, Side]:
     """Three windows of one to three sentences, source and target."""
     source = side(window(2, 1, 3, seed=1), window(3, seed=2), window(2, 2, seed=3))
-    target = side(window(1, 3, 2, seed=4), window(2, seed=5), window(4, 3, seed=6))
+    target = side(window(1, 2, 1, seed=4), window(2, seed=5), window(3, 2, seed=6))
     return source, target
 
 

@@ -40,10 +40,10 @@ def test_step_by_step_is_teacher_forcing(positions: str, shift: Any, norm: str, 
     real = target.tokens != PAD
     layers = {"global_layers": (1,)} if attention == "group" else {}
     for segments in SEGMENTS:
-        model = tiny(shift, positions=positions, norm=norm, attention=attention, **layers, **segments)
+        model = tiny(shift, encoder_layers=1, positions=positions, norm=norm, attention=attention, **layers, **segments)
         memory = model.encode(source)
         forced = model.decode(memory, decoder_input(target))
-        for chunks in ([1] * length, [4, 1, length - 5]):
+        for chunks in ([1] * length, [3, 1, length - 4]):
             stepped = step_by_step(model, memory, target, chunks)
             torch.testing.assert_close(stepped[real], forced[real], atol=1e-5, rtol=0)
 
@@ -74,10 +74,10 @@ def test_prefixes_of_different_lengths(attention: str, front: bool) -> None:
     model = tiny(4, attention=attention, segment_embeddings="learned", **layers)
     forced = model(source, target)
     tokens = decoder_input(target).tokens
-    lengths = [5, 1, 3]
-    prefix = torch.full((3, 5), PAD)
+    lengths = [4, 1, 3]
+    prefix = torch.full((3, 4), PAD)
     for row, length in enumerate(lengths):
-        prefix[row, 5 - length if front else 0 :][:length] = tokens[row, :length]
+        prefix[row, 4 - length if front else 0 :][:length] = tokens[row, :length]
     cache = model.start(model.encode(source))
     assert model.step(cache, prefix).isfinite().all()
     for i in range(2):

@@ -48,11 +48,11 @@ def test_every_window_is_in_one_batch_that_holds_it_and_keeps_the_budget(
 
 
 def test_a_batch_takes_what_the_budget_allows() -> None:
-    # 20 windows of exactly 8 tokens: 128 tokens hold 16 of them, and the last 4 are left for a second batch.
-    windows = cut_windows(split_of_lengths([7] * 20), WindowSettings(before=0))
-    assert sorted(map(len, batches_of(order_epoch(windows, 128, 0, 0)))) == [4, 16]
-    # 100 tokens hold 12, but multiples of 8 suit the hardware; what is left fits into the last batch.
-    assert sorted(map(len, batches_of(order_epoch(windows, 100, 0, 0)))) == [8, 12]
+    # 18 windows of exactly 8 tokens: 128 tokens hold 16 of them, and the last 2 are left for a second batch.
+    windows = cut_windows(split_of_lengths([7] * 18), WindowSettings(before=0))
+    assert sorted(map(len, batches_of(order_epoch(windows, 128, 0, 0)))) == [2, 16]
+    # 100 tokens hold 12, but multiples of 8 suit the hardware; the 10 that are left fit into the last batch.
+    assert sorted(map(len, batches_of(order_epoch(windows, 100, 0, 0)))) == [8, 10]
 
 
 def test_windows_of_a_batch_are_of_similar_length() -> None:

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 from rich.console import Console
 from rich.text import Text
@@ -22,7 +23,7 @@ from focat.config.schema import WindowSettings
 from focat.corpus.prepare import prepare
 from focat.corpus.store import Store
 from focat.progress import QUIET
-from focat.windows.inspect import inspect_split, show_inspection
+from focat.windows.inspect import _length_figures, inspect_split, show_inspection
 
 ALPHABET = "the quick brown fox jumps over a lazy dog"  # 41 characters
 GREETING = "hallo du da drueben und auch dort"  # 33 characters
@@ -47,7 +48,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
         return TextCorpus(format="text", source=files[0], target=files[1])
 
     data = DataSettings(
-        store=folder / "store[1]",  # brackets mean colours to rich, and must not here
+        store=folder / "store[red]",  # brackets mean colours to rich, and must not here
         train=(corpus("train", PAIRS),),
         dev=(corpus("dev", [(ALPHABET, ALPHABET)]),),
         cleaning=CleaningSettings(max_characters=60),
@@ -91,6 +92,11 @@ def test_counts_and_lengths(store: Store) -> None:
     assert (target["mean"], target["longest"]) == (33.75, 48)
     assert filled(source["histogram"]) == {"4–7": 1, "8–15": 1, "32–63": 2}
     assert (figures["windows_shortened"], figures["sentences_too_long"]) == (0, 0)
+
+
+def test_lengths_on_both_edges_of_each_bin() -> None:
+    histogram = _length_figures(np.array([0, 1, 2, 3, 4, 7, 8, 511, 512, 1023, 1024, 5000]))["histogram"]
+    assert filled(histogram) == {"0–1": 2, "2–3": 2, "4–7": 2, "8–15": 1, "256–511": 1, "512–1023": 2, "1024–": 2}
 
 
 def test_what_does_not_fit_is_counted(store: Store) -> None:

@@ -167,6 +167,14 @@ def test_another_seed_is_another_stream() -> None:
     assert contents(one) != contents(other)
 
 
+def test_random_windows_are_drawn_anew_in_each_epoch() -> None:
+    loader = Loader(split_of_lengths([1] * 20), WindowSettings(before=3, sizes="random"), 1000)
+    batches = [update.batches[0] for update in islice(loader.updates(), 3)]  # one batch is the whole epoch
+    sizes = [dict(zip(batch.sentences.tolist(), batch.source.current.tolist(), strict=True)) for batch in batches]
+    assert sizes[0].keys() == sizes[1].keys() == sizes[2].keys() == set(range(20))
+    assert sizes[0] != sizes[1] != sizes[2] != sizes[0]
+
+
 @few
 @given(split=full_splits, batch_tokens=batch_tokens, processes=st.integers(1, 4))
 def test_once_is_every_sentence_once_and_then_over(split: Split, batch_tokens: int, processes: int) -> None:
@@ -243,9 +251,9 @@ def test_ahead_raises_where_the_items_are_consumed() -> None:
         yield 1
         raise RuntimeError("the disk is gone")
 
-    before, taken = workers(), []
+    before = workers()
     with pytest.raises(RuntimeError, match="the disk is gone"):
-        taken.extend(Ahead(items()))
+        list(Ahead(items()))
     assert workers() == before
 
 

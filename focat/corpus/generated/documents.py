@@ -74,16 +74,16 @@ class Author:
 
     def free_moves(self) -> list[Move]:
         """What can be said next without breaking a promise; a move listed twice is twice as likely."""
-        moves: list[Move] = [self.fill, self.fill]
+        moves: list[Move] = [self.fill]
         if self.addressed is None or self.in_context(self.addressed):
             moves.append(self.address)
         if not self.in_context(self.addressed):
             moves.append(self.call)
         if self.free_slots(after=self.latest + 1):
             if not self.promised(self.repeat, self.refer):
-                moves += [self.mention] * 6
+                moves += [self.mention] * 4
             if not self.in_context(self.denied):
-                moves += [self.deny] * 2
+                moves += [self.deny]
         return moves
 
     def greet(self) -> None:
@@ -104,12 +104,12 @@ class Author:
             things = self.draw.one_of((THINGS, TERMS, TERMS))[self.draw.one_of(tuple(Gender))]
             self.scene.speak_of(self.draw.one_of(self.draw.one_of(things).words()))
         self.speak(MENTIONS_WITH_PRONOUN if self.draw.chance(0.25) else self.with_you(MENTIONS, YOU_AND_MENTION))
-        self.promise(self.draw.one_of((self.repeat, self.refer)), after=self.latest)
+        self.promise(self.draw.one_of((self.repeat, self.repeat, self.refer)), after=self.latest)
 
     def repeat(self) -> None:
         """Name the thing again, by the same word."""
         self.speak(self.with_you(MENTIONS, YOU_AND_MENTION))
-        self.promise(self.draw.one_of((self.repeat, self.refer)), after=self.latest)
+        self.promise(self.draw.one_of((self.repeat, self.repeat, self.refer)), after=self.latest)
 
     def refer(self) -> None:
         """Refer to the thing by `it`, perhaps not for the last time."""
@@ -139,7 +139,7 @@ class Author:
             self.mentioned = self.latest
         if "you" in pattern.roles or "listener" in pattern.roles:
             self.addressed = self.latest
-            if self.draw.chance(0.5):
+            if self.draw.chance(0.4):
                 self.promise(self.address, after=self.addressed)
         return roles
 

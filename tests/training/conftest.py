@@ -1,0 +1,40 @@
+"""One small token store for all tests of training, made from the generated corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from focat.config import Settings
+from focat.corpus.prepare import prepare
+from focat.progress import QUIET
+from tests.training.launcher import Launcher
+from tests.training.runs import Lab, settings_tree
+
+torch.set_num_threads(1)  # tensors this small are slowed down, not sped up, by a second thread
+
+
+@pytest.fixture(scope="session")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `store` (60 documents, 6 to validate on) and `store-without-dev`."""
+    folder = tmp_path_factory.mktemp("stores")
+    for name, dev in (("store", 6), ("store-without-dev", 0)):
+        prepare(Settings.model_validate(settings_tree(folder / name, folder / "run", dev)).data, QUIET)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def launcher() -> Iterator[Launcher]:
+    """What starts commands."""
+    launcher = Launcher()
+    yield launcher
+    launcher.close()
+
+
+@pytest.fixture
+def lab(stores: Path, tmp_path: Path, launcher: Launcher) -> Lab:
+    """Where to train: the store, and a folder of its own for each test."""
+    return Lab(stores / "store", tmp_path, launcher)

@@ -1,0 +1,116 @@
+"""Starts `focat` commands as processes of their own, without each having to import PyTorch for seconds.
+
+A server imports it once and forks for every command. What runs in a fork is the real command line, `focat.cli.main`,
+with its own output and exit code, and it can be killed like any process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+
+
+class Launcher:
+    """Talks to the server."""
+
+    def __init__(self) -> None:
+        line = [sys.executable, "-m", __name__]
+        self._server = subprocess.Popen(line, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, *question: Any) -> Any:
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        self._server.stdin.write(json.dumps(question) + "\n")
+        self._server.stdin.flush()
+        return json.loads(self._server.stdout.readline())
+
+    def start(self, arguments: list[str], folder: Path) -> Command:
+        """A `focat` command; what it says goes to a file in the folder."""
+        said = folder / f"said-{time.monotonic_ns()}.txt"
+        return Command(self, self.ask("start", arguments, str(said)), said)
+
+    def close(self) -> None:
+        self._server.communicate()
+
+
+class Command:
+    """A command that was started."""
+
+    def __init__(self, launcher: Launcher, pid: int, said: Path) -> None:
+        self._launcher, self.pid, self._said = launcher, pid, said
+        self.code: int | None = None  # its exit code; −9 if it was killed by signal 9
+
+    @property
+    def said(self) -> str:
+        return self._said.read_text(encoding="utf-8")
+
+    def running(self) -> bool:
+        if self.code is None:
+            self.code = self._launcher.ask("poll", self.pid)
+        return self.code is None
+
+    def send(self, number: int) -> None:
+        if self.running():
+            os.kill(self.pid, number)
+
+    def wait(self, seconds: float = 120) -> int:
+        """Its exit code; it is killed if it takes too long."""
+        late = time.monotonic() + seconds
+        while self.running():
+            if time.monotonic() > late:
+                self.send(signal.SIGKILL)
+                raise AssertionError(f"still running after {seconds} s, and had said:\n{self.said}")
+            time.sleep(0.005)
+        assert self.code is not None
+        return self.code
+
+
+def serve() -> None:
+    import torch  # noqa: F401 (what takes time)
+
+    import focat.cli
+    import focat.training.trainer
+
+    for line in sys.stdin:
+        kind, *question = json.loads(line)
+        if kind == "start":
+            arguments, said = question
+            pid = os.fork()
+            if pid == 0:
+                _become(focat.cli.main, arguments, said)
+            print(pid, flush=True)
+        else:
+            pid, status = os.waitpid(question[0], os.WNOHANG)
+            print(json.dumps(os.waitstatus_to_exitcode(status) if pid else None), flush=True)
+
+
+def _become(main: Any, arguments: list[str], said: str) -> None:
+    output = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for here, there in ((nothing, 0), (output, 1), (output, 2)):
+        os.dup2(here, there)
+    sys.argv = ["focat", *arguments]
+    code: Any = 1
+    try:
+        main()
+        code = 0
+    except SystemExit as stopped:
+        code = stopped.code or 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,95 @@
+"""Averages of checkpoints: which ones each rule takes, and their mean."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file, save_file
+
+from focat.errors import FocatError
+from focat.training.averaging import Rule, average, choose, mean_weights, parse_rule
+from focat.training.run import Run
+from tests.training.runs import Lab
+
+UPDATES = [10, 20, 30, 40, 50, 60, 70]
+
+
+@pytest.mark.parametrize(
+    ("best", "count", "chosen"),
+    [
+        (40, 1, [40]),
+        (40, 2, [40, 50]),  # 30 and 50 are equally near: the later one
+        (40, 3, [30, 40, 50]),
+        (40, 4, [30, 40, 50, 60]),
+        (40, 5, [20, 30, 40, 50, 60]),
+        (10, 3, [10, 20, 30]),  # nothing is before it
+        (20, 4, [10, 20, 30, 40]),
+        (70, 3, [50, 60, 70]),  # nothing is after it
+        (60, 5, [30, 40, 50, 60, 70]),
+        (40, 99, UPDATES),
+    ],
+)
+def test_closest(best: int, count: int, chosen: list[int]) -> None:
+    """The rule of the paper: the 5 closest to the best."""
+    assert choose(UPDATES, best, count, "closest") == chosen
+
+
+@pytest.mark.parametrize(
+    ("best", "count", "chosen"), [(40, 1, [40]), (40, 3, [40, 50, 60]), (60, 5, [60, 70]), (10, 99, UPDATES)]
+)
+def test_next(best: int, count: int, chosen: list[int]) -> None:
+    """The rule of the authors' code: the best and the next 4."""
+    assert choose(UPDATES, best, count, "next") == chosen
+
+
+def test_nearness_is_counted_in_checkpoints_not_in_updates() -> None:
+    assert choose([10, 20, 30, 31, 32, 33], 30, 3, "closest") == [20, 30, 31]
+
+
+def test_mean_is_that_of_numpy(tmp_path: Path) -> None:
+    draw = np.random.default_rng(5)
+    stored = []
+    for i in range(3):
+        stored.append({name: draw.normal(size=(4, 5)).astype(np.float32) for name in ("a", "b")})
+        (tmp_path / str(i)).mkdir()
+        save_file(stored[i], tmp_path / str(i) / "weights.safetensors")
+    mean = mean_weights([tmp_path / str(i) for i in range(3)])
+    for name in ("a", "b"):
+        expected = np.mean([weights[name].astype(np.float64) for weights in stored], axis=0).astype(np.float32)
+        np.testing.assert_allclose(mean[name].numpy(), expected, rtol=1e-7)
+        assert mean[name].dtype == torch.float32
+
+
+def test_as_a_user_averages(lab: Lab) -> None:
+    """Validations at 4, 8, …, 20, and a checkpoint at 22 that was never validated; the best is moved to 12."""
+    lab.train("training.budget.updates=20")
+    run = Run.open(lab.run)
+    (lab.run / "best").write_text("0000012\n")
+    unvalidated = run.path / "checkpoints" / "0000014"
+    unvalidated.mkdir()
+    last = run.checkpoints()[-1]
+    for name in ("weights.safetensors", "state.json"):
+        (unvalidated / name).write_bytes((last / name).read_bytes().replace(b'"update": 20', b'"update": 14'))
+
+    rules: list[tuple[Rule, list[int]]] = [("closest", [8, 12, 16]), ("next", [12, 16, 20])]
+    for rule, updates in rules:
+        said = lab.focat("average", str(lab.run), "--count", "3", "--rule", rule)
+        assert said == f"{lab.run}/averaged: the mean of 3 checkpoints: {', '.join(map(str, updates))}\n"
+        described = json.loads((run.averaged / "average.json").read_text())
+        assert described == {"rule": rule, "updates": updates, "best": 12}
+        parts = [load_file(lab.run / "checkpoints" / f"{update:07d}" / "weights.safetensors") for update in updates]
+        for name, parameter in run.load_model().named_parameters():  # the average is what is used from now on
+            expected = sum(part[name].astype(np.float64) for part in parts) / 3
+            np.testing.assert_allclose(parameter.detach().numpy(), expected, rtol=1e-6, atol=1e-8)
+
+
+def test_what_cannot_be_averaged_is_said(lab: Lab) -> None:
+    with pytest.raises(FocatError, match="--rule nearest: there is no such rule; closest or next"):
+        parse_rule("nearest")
+    trainer = lab.trainer()
+    with pytest.raises(FocatError, match="has no validated checkpoint yet"):
+        average(trainer.run)

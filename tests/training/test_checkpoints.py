@@ -1,0 +1,186 @@
+"""Checkpoints: what is saved comes back, what is damaged is passed over, what averaging needs is kept."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+
+from focat.errors import FocatError
+from focat.files import UNFINISHED
+from focat.progress import QUIET
+from focat.training.averaging import choose
+from focat.training.checkpoints import (
+    TrainingState,
+    load_checkpoint,
+    optimizer_tensors,
+    restore_optimizer,
+    save_checkpoint,
+    training_tensors,
+)
+from focat.training.run import Run, read_weights
+from tests.training.runs import Lab, last_checkpoint, records, same_tensors, weights_of, without_time
+
+WEIGHTS = {"a": torch.arange(6.0).view(2, 3), "b": torch.ones(2)}
+TRAINING = {"exp_avg.a": torch.full((2, 3), 0.5)}
+
+
+def save(path: Path, state: TrainingState, keep: int = 5) -> Path:
+    return save_checkpoint(Run(path), state, WEIGHTS, TRAINING, keep)
+
+
+def names(path: Path) -> list[int]:
+    return [int(folder.name) for folder in Run(path).checkpoints()]
+
+
+# --------------------------------------------------------------------------------------------------------- one of them
+
+
+def test_what_is_saved_comes_back(tmp_path: Path) -> None:
+    state = TrainingState(7, 1, 2, 1.25, 3.5, 1, [(4, 0.5), (6, 0.25)], True)
+    folder = save(tmp_path, state)
+    assert {file.name for file in folder.iterdir()} == {
+        "weights.safetensors",
+        "training.safetensors",
+        "state.json",
+        "checksums.json",
+    }
+    assert load_checkpoint(Run(tmp_path), QUIET) == (state, folder)
+    assert same_tensors(read_weights(folder), WEIGHTS)
+    assert same_tensors(training_tensors(folder), TRAINING)
+    assert json.loads((folder / "state.json").read_text()) == json.loads(json.dumps(asdict(state)))
+
+
+def test_best_validation_is_the_earliest_of_equals() -> None:
+    state = TrainingState(validations=[(10, 3.0), (20, 2.0), (30, 2.0), (40, 2.5)])
+    assert state.best == (20, 2.0)
+    assert state.without_improvement == 2
+    assert TrainingState().best is None
+    assert TrainingState().without_improvement == 0
+
+
+def test_optimizer_comes_back() -> None:
+    """Another optimiser that is given the state makes the same next step."""
+
+    def step(model: torch.nn.Linear, optimizer: torch.optim.Optimizer, size: float) -> None:
+        optimizer.zero_grad()
+        (size * model(torch.ones(1, 3)).square().sum()).backward()
+        optimizer.step()
+
+    torch.manual_seed(0)
+    model, other = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)
+    for size in (1.0, -0.3):
+        step(model, optimizer, size)
+    other.load_state_dict(model.state_dict())
+    others = torch.optim.AdamW(other.parameters(), lr=0.1, fused=True)
+    restore_optimizer(others, other, optimizer_tensors(optimizer, model))
+    step(model, optimizer, 2.0)
+    step(other, others, 2.0)
+    assert same_tensors(dict(model.named_parameters()), dict(other.named_parameters()))
+
+
+# ------------------------------------------------------------------------------------------------------ damaged ones
+
+
+def damage(file: Path, how: str) -> None:
+    content = bytearray(file.read_bytes())
+    if how == "flipped":
+        content[len(content) // 2] ^= 1
+    elif how == "cut":
+        del content[len(content) // 2 :]
+    file.write_bytes(content)
+    if how == "gone":
+        file.unlink()
+
+
+@pytest.mark.parametrize("how", ["flipped", "cut", "gone"])
+@pytest.mark.parametrize("name", ["weights.safetensors", "training.safetensors", "state.json", "checksums.json"])
+def test_damage_to_any_file_is_noticed(tmp_path: Path, name: str, how: str) -> None:
+    before = save(tmp_path, TrainingState(update=4))
+    folder = save(tmp_path, TrainingState(update=8))
+    damage(folder / name, how)
+    found = load_checkpoint(Run(tmp_path), QUIET)
+    assert found is not None
+    assert found[1] == before
+
+
+def test_training_goes_back_before_the_damage_and_says_so(lab: Lab) -> None:
+    """And ends where it would have ended; the damaged checkpoint is replaced, and does not count as one of the last."""
+    lab.train()
+    expected, log = weights_of(lab.run), without_time(records(lab.run))
+    damaged = last_checkpoint(lab.run)
+    assert damaged.name == "0000012"
+    for how, file in (("flipped", "weights.safetensors"), ("cut", "training.safetensors")):
+        damage(damaged / file, how)
+        said = lab.train()
+        assert f"{damaged} is damaged ({file} does not match its checksum)" in said
+        assert "going on from update 8" in said
+        assert same_tensors(weights_of(lab.run), expected)
+        assert without_time(records(lab.run)) == log
+
+
+def test_when_all_are_damaged_nothing_is_overwritten(lab: Lab) -> None:
+    lab.train()
+    for folder in Run(lab.run).checkpoints()[-2:]:
+        damage(folder / "state.json", "cut")
+    before = {file: file.read_bytes() for file in lab.run.rglob("*") if file.is_file()}
+    said = lab.train(expect=2)
+    assert said.splitlines()[-1].startswith(
+        f"focat: {lab.run}: all checkpoints that training can go on from are damaged"
+    )
+    assert {file: file.read_bytes() for file in lab.run.rglob("*") if file.is_file()} == before
+
+
+def test_damaged_weights_are_refused_in_one_line(lab: Lab) -> None:
+    lab.train("training.budget.updates=4")
+    damage(last_checkpoint(lab.run) / "weights.safetensors", "cut")
+    with pytest.raises(FocatError, match=r"weights\.safetensors: is damaged"):
+        Run.open(lab.run).load_model()
+    assert "is damaged" in lab.focat("average", str(lab.run), expect=2)
+
+
+# ------------------------------------------------------------------------------------------------------------ retention
+
+
+def test_averaging_finds_all_it_needs_after_any_course_of_training(tmp_path: Path) -> None:
+    """Whatever the validations, what a rule would choose among all checkpoints that ever were is what is there."""
+    courses = {
+        "falling": list(range(30, 0, -1)),
+        "rising": list(range(30)),
+        "valley": [abs(i - 12) + 1 for i in range(30)],
+        "late": [*range(20, 40), 3, 4, 5, 2, 6, 7, 8, 9, 1, 10],
+    }
+    for name, course in courses.items():
+        for keep in (1, 3, 5):
+            state = TrainingState()
+            for i, value in enumerate(course):
+                if i % 3 == 0:  # one that was saved only because time had passed
+                    state.update = 10 * i + 5
+                    save(tmp_path / name / str(keep), state, keep)
+                state.update = 10 * i + 10
+                state.validations.append((state.update, float(value)))
+                save(tmp_path / name / str(keep), state, keep)
+                path = tmp_path / name / str(keep)
+                kept, all_of_them = names(path), [update for update, _ in state.validations]
+                assert state.best is not None
+                for rule in ("closest", "next"):
+                    assert set(choose(all_of_them, state.best[0], keep, rule)) <= set(kept)
+                assert int((path / "best").read_text()) == state.best[0]
+                assert len(kept) <= 3 * keep + 1  # around the best, the last, and one more to go on from
+                with_training = [c for c in Run(path).checkpoints() if (c / "training.safetensors").exists()]
+                assert with_training == Run(path).checkpoints()[-2:]  # the larger part goes first
+
+
+def test_leftovers_of_interruptions_are_swept_away(tmp_path: Path) -> None:
+    """Killed while saving: half a checkpoint of an update that may never be saved again."""
+    save(tmp_path, TrainingState(update=4))
+    for name in (f"0000006{UNFINISHED}", f"0000002.old{UNFINISHED}"):
+        (tmp_path / "checkpoints" / name).mkdir()
+        (tmp_path / "checkpoints" / name / "weights.safetensors").write_bytes(b"half of it")
+    assert names(tmp_path) == [4]
+    save(tmp_path, TrainingState(update=8))
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["0000004", "0000008"]

@@ -1,0 +1,201 @@
+"""A run folder: what it refuses, what it lets a user change, and that all of a system is in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from focat.config import load_settings
+from focat.corpus.store import Store
+from focat.errors import FocatError
+from focat.training.run import Run, read_weights
+from focat.windows.loader import Loader
+from tests.training.runs import Lab, last_checkpoint, records, same_tensors, weights_of
+
+
+def test_a_run_can_be_moved_and_used_elsewhere(lab: Lab) -> None:
+    """Even where neither the store nor the settings file is: all of the system is in its folder, and none is pickle."""
+    lab.train()
+    split = Store(lab.store).split("dev")
+    batch = next(Loader(split, lab.settings().windows, 500).once())
+    with torch.no_grad():
+        expected = Run.open(lab.run).load_model()(batch.source, batch.target)
+
+    elsewhere = lab.folder / "elsewhere" / "moved"
+    shutil.copytree(lab.run, elsewhere)
+    shutil.rmtree(lab.run)
+    run = Run.open(elsewhere)
+    with torch.no_grad():
+        assert torch.equal(run.load_model()(batch.source, batch.target), expected)
+    assert run.tokenizer.source.decode(run.tokenizer.source.encode("Anna needs it.")) == "Anna needs it."
+    kinds = {file.suffix for file in elsewhere.rglob("*") if file.is_file()}
+    assert kinds == {".safetensors", ".json", ".jsonl", ".yaml", ".model", ""}
+    assert [file.name for file in elsewhere.rglob("*") if file.is_file() and not file.suffix] == ["best"]
+
+    said = lab.train(f"training.run={elsewhere}", "training.budget.updates=14")  # and it goes on there
+    assert "going on from update 12" in said
+
+
+def test_settings_of_a_run_are_those_it_was_trained_with(lab: Lab) -> None:
+    trainer = lab.trainer("model.shift=avg-corpus", "objective.discount={start: 1, end: 0.5}")
+    assert trainer.run.settings == trainer.settings
+    assert trainer.model.shift == round(Store(lab.store).average_length)
+
+
+def test_weights_are_the_averaged_else_the_best_else_the_last(lab: Lab) -> None:
+    run = lab.trainer().run
+    with pytest.raises(FocatError, match="has no checkpoint yet"):
+        run.weights_folder()
+    for name in ("0000004", "0000008"):
+        (run.path / "checkpoints" / name).mkdir(parents=True)
+    assert run.weights_folder().name == "0000008"
+    (run.path / "best").write_text("0000004\n")
+    assert run.weights_folder().name == "0000004"
+    run.averaged.mkdir()
+    (run.averaged / "weights.safetensors").touch()
+    assert run.weights_folder() == run.averaged
+
+
+# ------------------------------------------------------------------------------------------------------ going on
+
+
+@pytest.mark.parametrize(
+    ("override", "named"),
+    [
+        ("training.learning_rate=0.1", "training.learning_rate = 0.005, not 0.1"),
+        ("training.batch_tokens=400", "training.batch_tokens = 500, not 400"),
+        ("training.ema=0.5", "training.ema = 0.0, not 0.5"),
+        ("model.width=64", "model.width = 32, not 64"),
+        ("windows.before=1", "windows.before = 2, not 1"),
+        ("objective.discount=0.5", "objective.discount = 0.01, not 0.5"),
+    ],
+)
+def test_a_changed_setting_is_named(lab: Lab, override: str, named: str) -> None:
+    lab.trainer()
+    with pytest.raises(FocatError) as error:
+        lab.trainer(override)
+    assert str(error.value) == f"{lab.run}: was begun with {named}; set it back, or give another training.run"
+
+
+def test_a_changed_setting_is_one_line_on_the_command_line(lab: Lab) -> None:
+    lab.trainer()
+    before = (lab.run / "config.yaml").read_bytes()
+    said = lab.train("training.learning_rate=0.1", expect=2)
+    assert said.startswith("focat: ")
+    assert said.count("\n") == 1
+    assert (lab.run / "config.yaml").read_bytes() == before
+
+
+def test_the_budget_may_grow(lab: Lab) -> None:
+    """Twice 6 updates are 12 updates; what does not touch learning may change as well, and is written down."""
+    lab.train("training.budget.updates=6")
+    assert "is finished; a larger training.budget" in lab.train("training.budget.updates=6")
+    lab.train("training.budget.updates=12", "training.log_every=1", "training.samples=0", "training.keep=2")
+    assert load_settings(lab.run / "config.yaml").training.log_every == 1
+    lab.train(f"training.run={lab.folder / 'at-once'}")
+    assert same_tensors(weights_of(lab.run), weights_of(lab.folder / "at-once"))
+
+
+def test_another_store_is_refused(lab: Lab) -> None:
+    run = lab.trainer().run
+    described = json.loads((run.path / "model.json").read_text())
+    (run.path / "model.json").write_text(json.dumps(described | {"store": "of other text"}))
+    with pytest.raises(FocatError, match="was begun on another token store"):
+        lab.trainer()
+
+
+def test_a_folder_that_holds_something_else_is_refused(lab: Lab) -> None:
+    lab.run.mkdir()
+    (lab.run / "config.yaml").write_text("precious: work\n")
+    said = lab.train(expect=2)
+    assert said == f"focat: {lab.run}: is not empty and holds no run; give another training.run\n"
+    assert (lab.run / "config.yaml").read_text() == "precious: work\n"
+    with pytest.raises(FocatError, match=r"holds no run \(there is no model.json\)"):
+        Run.open(lab.run)
+
+
+def test_a_run_that_was_killed_while_it_was_begun_can_be_begun_again(lab: Lab) -> None:
+    """At each of the moments when one more of its files was there, in the order in which they came."""
+    run = lab.trainer().run.path
+    files = sorted((file for file in run.rglob("*") if file.is_file()), key=lambda file: file.stat().st_mtime_ns)
+    assert files[-1].name == "config.yaml"
+    while files:
+        files.pop().unlink()
+        if not files:
+            shutil.rmtree(run)
+            run.mkdir()
+            (run / "model.json.unfinished").touch()
+        with pytest.raises(FocatError, match="holds no run"):
+            Run.open(run)
+        lab.trainer()
+        assert Run.open(run).build_model().shift == 0
+        for file in [file for file in run.rglob("*") if file.is_file() and file not in files]:
+            file.unlink()
+
+
+def test_one_process_at_a_time(lab: Lab) -> None:
+    """The second leaves no trace; when the first is gone, even by kill -9, the run is free."""
+    first = lab.start("training.budget.updates=1000000")
+    while not (lab.run / "log.jsonl").exists():
+        time.sleep(0.01)
+        assert first.running(), first.said
+    before = (lab.run / "config.yaml").stat().st_mtime_ns
+    said = lab.train(expect=2)
+    assert said == f"focat: {lab.run}: another process is training this run; wait for it or stop it\n"
+    assert (lab.run / "config.yaml").stat().st_mtime_ns == before
+    first.send(signal.SIGKILL)
+    assert first.wait() == -signal.SIGKILL
+    lab.train("training.budget.minutes=0.0001")
+
+
+# --------------------------------------------------------------------------------------------------- starting points
+
+
+def test_init_from_a_run_and_from_a_checkpoint(lab: Lab) -> None:
+    lab.train("training.budget.updates=8")
+    other = lab.folder / "other"
+    best = Run.open(lab.run).weights_folder()
+    for source, folder in ((lab.run, best), (lab.run / "checkpoints" / "0000004", None)):
+        trainer = lab.trainer(f"training.run={other}", f"training.init_from={source}")
+        weights = {name: parameter.detach() for name, parameter in trainer.model.named_parameters()}
+        assert same_tensors(weights, read_weights(folder or source))
+        assert trainer.state.update == 0
+        shutil.rmtree(other)
+
+
+def test_init_from_holds_when_training_goes_on_in_the_same_words(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative path is written down as an absolute one, and still is the same setting."""
+    lab.train("training.budget.updates=4")
+    monkeypatch.chdir(lab.folder)
+    relative = [f"training.run={lab.folder / 'other'}", f"training.init_from={os.path.relpath(lab.run)}"]
+    lab.trainer(*relative)
+    lab.trainer(*relative)
+    with pytest.raises(FocatError, match=r"training\.init_from"):
+        lab.trainer(relative[0], "training.init_from=elsewhere")
+
+
+def test_init_from_another_model_is_refused(lab: Lab) -> None:
+    lab.train("training.budget.updates=4")
+    said = lab.train(
+        f"training.run={lab.folder / 'other'}", f"training.init_from={lab.run}", "model.feedforward=96", expect=2
+    )
+    assert "64×32 there and 96×32 in this model" in said or "64 there and 96 in this model" in said
+
+
+def test_log_has_no_record_twice(lab: Lab) -> None:
+    """Records that were written after the last checkpoint are written again, and half a line is forgotten."""
+    lab.train()
+    expected = [(record["kind"], record["update"]) for record in records(lab.run)]
+    with (lab.run / "log.jsonl").open("a") as log:
+        log.write('{"kind": "train", "update": 14, "current": 1.0}\n{"kind": "train", "upd')
+    shutil.rmtree(last_checkpoint(lab.run))
+    lab.train()
+    assert [(record["kind"], record["update"]) for record in records(lab.run)] == expected
+    assert Path(lab.run / "best").read_text() == "0000012\n"

@@ -196,7 +196,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--preset", default="base")
     parser.add_argument("--before", type=int, default=3)
     parser.add_argument("--batch-tokens", type=int, default=2048)
-    parser.add_argument("--chunk-tokens", type=int, default=8192)
+    parser.add_argument("--chunk-tokens", type=int, default=16384)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--warmup", type=float, default=5)
     parser.add_argument("--systems", default=",".join(SYSTEMS))

@@ -183,7 +183,7 @@ class ObjectiveSettings(Section):
     choice is 0.01. Or a schedule: `{start, end, begin_at, end_at}`."""
     label_smoothing: Rate = 0.1
     """Probability mass spread evenly over the vocabulary."""
-    chunk_tokens: PositiveInt = 4096
+    chunk_tokens: PositiveInt = 16_384
     """Tokens whose logits exist at the same time."""
 
 
@@ -239,7 +239,7 @@ class TrainingSettings(Section):
     """Decay of a moving average of the weights, kept beside them and used for validation; 0 keeps none."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """`auto` is bfloat16 on GPUs that have it, float32 elsewhere."""
-    compile: Literal["auto", "on", "off"] = "auto"
+    compile: Literal["auto", "always", "never"] = "auto"
     """Compile the layers; `auto` does on GPUs."""
     device: str = "auto"
     """`auto` takes a GPU if there is one; or `cpu`, `cuda`, `cuda:1`."""

@@ -111,18 +111,19 @@ def load_checkpoint(run: Run, progress: Progress) -> tuple[TrainingState, Path] 
     return None
 
 
-def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
+def optimizer_tensors(optimizer: torch.optim.Optimizer, parameters: dict[str, nn.Parameter]) -> dict[str, Tensor]:
     """The optimiser's state, by the names of the parameters."""
     return {
         f"{key}.{name}": value.detach().cpu().contiguous()
-        for name, parameter in model.named_parameters()
+        for name, parameter in parameters.items()
         for key, value in optimizer.state[parameter].items()
     }
 
 
-def restore_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, tensors: dict[str, Tensor]) -> None:
+def restore_optimizer(
+    optimizer: torch.optim.Optimizer, parameters: dict[str, nn.Parameter], tensors: dict[str, Tensor]
+) -> None:
     """Give the optimiser back what `optimizer_tensors` took."""
-    parameters = dict(model.named_parameters())
     for entry, value in tensors.items():
         key, _, name = entry.partition(".")
         if name in parameters:

@@ -6,8 +6,6 @@ A row of logits is read once, stays in registers, and is overwritten by its grad
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -56,18 +54,18 @@ def fused_losses_and_gradient(
 if triton is not None:
 
     @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-    def _one_row(
-        logits: Any,
-        labels: Any,
-        weights: Any,
-        smoothed: Any,
-        plain: Any,
-        stride: Any,
-        vocabulary: Any,
-        smoothing: Any,
+    def _one_row(  # type: ignore[no-untyped-def]
+        logits,
+        labels,
+        weights,
+        smoothed,
+        plain,
+        stride,
+        vocabulary,
+        smoothing,
         PADDING: tl.constexpr,
         BLOCK: tl.constexpr,
-    ) -> None:
+    ):
         row = tl.program_id(0).to(tl.int64)
         column = tl.arange(0, BLOCK)
         inside = column < vocabulary

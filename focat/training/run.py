@@ -156,11 +156,6 @@ def load_weights(model: Transformer, folder: Path) -> None:
             parameter.copy_(stored[name])
 
 
-def named_weights(model: Transformer) -> dict[str, Tensor]:
-    """The weights by name, each once, on the CPU."""
-    return {name: parameter.detach().cpu().contiguous() for name, parameter in model.named_parameters()}
-
-
 def _shape(shape: torch.Size | None) -> str:
     return "missing" if shape is None else "×".join(map(str, shape))
 

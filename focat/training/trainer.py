@@ -40,10 +40,11 @@ from focat.training.checkpoints import (
     training_tensors,
 )
 from focat.training.loss_kernel import fastest_kernel
+from focat.training.masters import MasterWeights
 from focat.training.objective import Losses, chunked_loss, token_weights
 from focat.training.processes import Processes, joined
 from focat.training.reporting import Report, training_line, validation_line
-from focat.training.run import Run, load_weights, named_weights
+from focat.training.run import Run, load_weights
 from focat.training.schedule import Spent, discount_at, learning_rate, share_spent
 from focat.training.validation import bleu, bleu_sentences, dev_losses, translate_sentences
 from focat.windows.batch import Side
@@ -51,6 +52,7 @@ from focat.windows.loader import Ahead, Loader, Update, pinned
 from focat.windows.scramble import scramble
 
 _NO_MEMORY = re.compile("out of memory|not enough memory|allocate memory|ALLOC_FAILED")  # in errors without a type
+_COMPILER = {"size_asserts": False}  # launching kernels is what a fast GPU waits for: no checks in between
 _MOST_SKIPPED = 20  # updates in a row whose gradient is not finite: it will not get better by itself
 
 
@@ -115,30 +117,31 @@ class Trainer:
 
         torch.manual_seed(training.seed)
         self.model = run.build_model(settings).to(self.device)
-        self.parameters = list(self.model.named_parameters())
         found = load_checkpoint(run, progress)
         self.state = found[0] if found else TrainingState()
         if found:
             load_weights(self.model, found[1])
         elif training.init_from is not None:
             load_weights(self.model, _weights_of(training.init_from))
+        self.masters = MasterWeights(self.model, self.half)
+        self.parameters = self.masters.named
         self.optimizer = torch.optim.AdamW(
-            self.model.parameters(),
+            self.parameters.values(),
             betas=training.betas,
             eps=training.epsilon,
             weight_decay=training.weight_decay,
             fused=True,
         )
-        self.average = {name: p.detach().clone() for name, p in self.parameters} if training.ema else {}
+        self.average = {name: p.detach().clone() for name, p in self.parameters.items()} if training.ema else {}
         self._losses = Losses.none(self.device)  # since the last line of the log
         if found:
             self._restore(training_tensors(found[1]))
 
-        compiled = training.compile == "on" or (training.compile == "auto" and self.device.type == "cuda")
+        compiled = training.compile == "always" or (training.compile == "auto" and self.device.type == "cuda")
         if compiled:
             torch.fx.experimental._config.use_duck_shape = False  # lengths that are equal once need not stay so
             for layer in (*self.model.encoder, *self.model.decoder):
-                layer.compile(dynamic=True)  # layers are alike: two are compiled, all run
+                layer.compile(dynamic=True, options=_COMPILER)  # layers are alike: two are compiled, all run
         objective = settings.objective
         step = TrainingStep(self.model, objective.label_smoothing, objective.chunk_tokens, compiled)
         self.step: nn.Module = DistributedDataParallel(step) if processes.many else step
@@ -198,7 +201,7 @@ class Trainer:
         weight = torch.full((), discount, device=self.device)  # filled there: a copy would wait for the device
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        self.optimizer.zero_grad()
+        self.masters.clear_gradients()
         if not self.model.training:
             self.model.train()
         # The gradient is the sum over all processes, per token of the whole update; DDP takes their mean.
@@ -214,17 +217,17 @@ class Trainer:
             if not update.idle:
                 self._losses = self._losses + Losses.of(here.target, smoothed, plain)
         self._tokens += update.target_tokens
-        gradients = [p.grad for _, p in self.parameters if p.grad is not None]
-        norm = nn.utils.get_total_norm(gradients)
+        norm = nn.utils.get_total_norm(self.masters.gather_gradients())
         if training.clip_norm:
-            nn.utils.clip_grads_with_norm_(self.model.parameters(), training.clip_norm, norm)
+            nn.utils.clip_grads_with_norm_(self.parameters.values(), training.clip_norm, norm)
         # A gradient that is not finite leaves everything as it was; decided on the device, so that nothing waits.
         infinite = (~torch.isfinite(norm)).float()
         self._skipped = torch.stack([self._skipped[0] + infinite, (self._skipped[1] + 1) * infinite])
         self.optimizer.found_inf = infinite  # type: ignore[attr-defined]
         self.optimizer.step()
+        self.masters.publish()
         move = (1 - training.ema) * (1 - infinite)
-        for name, parameter in self.parameters if self.average else ():
+        for name, parameter in self.parameters.items() if self.average else ():
             self.average[name].lerp_(parameter.detach(), move)
         return rate, discount
 
@@ -317,8 +320,8 @@ class Trainer:
         self._skipped[0] = 0
         losses = self.processes.total(self._losses.sums)
         if self.processes.first:
-            training = {**optimizer_tensors(self.optimizer, self.model), "losses": losses.cpu()}
-            weights = named_weights(self.model)
+            training = {**optimizer_tensors(self.optimizer, self.parameters), "losses": losses.cpu()}
+            weights = self.masters.stored()
             if self.average:  # the average is what is used; the weights themselves are only needed to go on
                 training |= {f"weight.{name}": tensor for name, tensor in weights.items()}
                 weights = {name: tensor.cpu() for name, tensor in self.average.items()}
@@ -326,12 +329,12 @@ class Trainer:
         self.processes.wait()
 
     def _restore(self, stored: dict[str, Tensor]) -> None:
-        restore_optimizer(self.optimizer, self.model, {k: v for k, v in stored.items() if not k.startswith("weight.")})
+        own = {entry: tensor for entry, tensor in stored.items() if not entry.startswith("weight.")}
+        restore_optimizer(self.optimizer, self.parameters, own)
         if self.processes.first:  # it holds what all processes had
             self._losses = Losses(stored["losses"].to(self.device))
-        with torch.no_grad():
-            for name, parameter in self.parameters if self.average else ():
-                parameter.copy_(stored[f"weight.{name}"])
+        if self.average:
+            self.masters.become({name: stored[f"weight.{name}"] for name in self.parameters})
 
     # ------------------------------------------------------------------------------------------------------ small parts
 
@@ -344,15 +347,12 @@ class Trainer:
         if not self.average:
             yield
             return
-        own = {name: parameter.detach().clone() for name, parameter in self.parameters}
-        with torch.no_grad():
-            for name, parameter in self.parameters:
-                parameter.copy_(self.average[name])
-            try:
-                yield
-            finally:
-                for name, parameter in self.parameters:
-                    parameter.copy_(own[name])
+        own = {name: parameter.detach().clone() for name, parameter in self.parameters.items()}
+        self.masters.become(self.average)
+        try:
+            yield
+        finally:
+            self.masters.become(own)
 
     def _describe(self) -> None:
         windows, order = self.loader.epoch(self.state.epoch)

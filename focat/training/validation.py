@@ -19,6 +19,7 @@ from focat.training.processes import Processes
 from focat.windows.loader import Loader
 from focat.windows.windows import cut_windows, gather
 
+_CHUNK = 4096  # tokens whose logits exist at the same time, in float32 here
 _BLEU_SAMPLE = 256  # sentences, evenly over the dev set
 
 Precision = Callable[[], AbstractContextManager[object]]
@@ -41,7 +42,7 @@ def dev_losses(
     windows = settings.windows.model_copy(update={"sizes": "fixed"})
     loader = Loader(split, windows, settings.training.batch_tokens, rank=processes.rank, processes=processes.count)
     losses = Losses.none(processes.device)
-    smoothing, chunk = settings.objective.label_smoothing, settings.objective.chunk_tokens
+    smoothing, chunk = settings.objective.label_smoothing, min(_CHUNK, settings.objective.chunk_tokens)
     for batch in loader.once():
         here = batch.to(str(processes.device))
         with precision():

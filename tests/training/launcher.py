@@ -35,6 +35,7 @@ class Launcher:
     def start(self, arguments: list[str], folder: Path) -> Command:
         """A `focat` command; what it says goes to a file in the folder."""
         said = folder / f"said-{time.monotonic_ns()}.txt"
+        said.touch()
         return Command(self, self.ask("start", arguments, str(said)), said)
 
     def close(self) -> None:
@@ -74,11 +75,12 @@ class Command:
 
 
 def serve() -> None:
-    import torch  # noqa: F401 (what takes time)
+    import torch
 
     import focat.cli
     import focat.training.trainer
 
+    torch.optim.AdamW([torch.zeros(1)])  # the first optimiser imports half of PyTorch
     for line in sys.stdin:
         kind, *question = json.loads(line)
         if kind == "start":
@@ -93,7 +95,7 @@ def serve() -> None:
 
 
 def _become(main: Any, arguments: list[str], said: str) -> None:
-    output = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    output = os.open(said, os.O_WRONLY | os.O_APPEND)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for here, there in ((nothing, 0), (output, 1), (output, 2)):
         os.dup2(here, there)

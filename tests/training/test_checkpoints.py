@@ -77,7 +77,8 @@ def test_optimizer_comes_back() -> None:
         step(model, optimizer, size)
     other.load_state_dict(model.state_dict())
     others = torch.optim.AdamW(other.parameters(), lr=0.1, fused=True)
-    restore_optimizer(others, other, optimizer_tensors(optimizer, model))
+    named, other_named = dict(model.named_parameters()), dict(other.named_parameters())
+    restore_optimizer(others, other_named, optimizer_tensors(optimizer, named))
     step(model, optimizer, 2.0)
     step(other, others, 2.0)
     assert same_tensors(dict(model.named_parameters()), dict(other.named_parameters()))
@@ -149,16 +150,15 @@ def test_damaged_weights_are_refused_in_one_line(lab: Lab) -> None:
 def test_averaging_finds_all_it_needs_after_any_course_of_training(tmp_path: Path) -> None:
     """Whatever the validations, what a rule would choose among all checkpoints that ever were is what is there."""
     courses = {
-        "falling": list(range(30, 0, -1)),
-        "rising": list(range(30)),
-        "valley": [abs(i - 12) + 1 for i in range(30)],
-        "late": [*range(20, 40), 3, 4, 5, 2, 6, 7, 8, 9, 1, 10],
+        "rising": list(range(8)),
+        "valley": [5, 4, 3, 2, 1, 2, 3, 4, 5, 6, 7],
+        "late": [20, 21, 22, 23, 24, 25, 3, 4, 5, 2, 6, 7, 8, 1],
     }
     for name, course in courses.items():
-        for keep in (1, 3, 5):
+        for keep in (1, 3):
             state = TrainingState()
             for i, value in enumerate(course):
-                if i % 3 == 0:  # one that was saved only because time had passed
+                if i % 4 == 0:  # one that was saved only because time had passed
                     state.update = 10 * i + 5
                     save(tmp_path / name / str(keep), state, keep)
                 state.update = 10 * i + 10

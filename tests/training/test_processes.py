@@ -1,0 +1,117 @@
+"""Many processes train what one process trains; only the first speaks; when one dies, none is left waiting.
+
+They are started as on a machine with many GPUs, by `torchrun`, but talk through the CPU.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import torch
+
+from focat.corpus.store import Store
+from focat.windows.loader import Loader
+from tests.training.launcher import ROOT
+from tests.training.runs import Lab, records, weights_of
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--local-addr"]
+TORCHRUN += ["localhost"]
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*TORCHRUN, *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def finish(process: subprocess.Popen[str], seconds: float = 120) -> str:
+    """What it said; it may not hang."""
+    try:
+        said, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.terminate()  # torchrun ends its processes
+        said, _ = process.communicate()
+        raise AssertionError(f"still running after {seconds} s, and had said:\n{said}") from None
+    return said
+
+
+def test_two_processes_are_one_with_two_batches(lab: Lab) -> None:
+    """Dropout included. An epoch has an odd number of batches, so that its last update leaves one process idle.
+
+    They save so often that whether it is time to save is a close call, about which they must not disagree.
+    """
+    split, windows = Store(lab.store).split("train"), lab.settings().windows
+    tokens = next(n for n in range(1200, 2000, 50) if len(Loader(split, windows, n, seed=1).epoch(0)[1]) % 2)
+    overrides = [
+        f"training.batch_tokens={tokens}",
+        "model.dropout=0.3",
+        "training.ema=0.5",
+        "training.clip_norm=0.5",
+        "training.batches_per_update=2",
+        "training.validate_every=null",
+        "training.budget={epochs: 2}",
+        "training.samples=1",
+        "training.log_every=3",
+        "training.save_minutes=0.0002",
+    ]
+    alone, together = lab.folder / "alone", lab.folder / "together"
+    lab.train(*overrides, f"training.run={alone}")
+    process = start("-m", "focat", "train", str(lab.config), *overrides, f"training.run={together}")
+    said = finish(process)
+    assert process.returncode == 0, said
+
+    expected, found = weights_of(alone), weights_of(together)
+    assert expected.keys() == found.keys()
+    for name in expected:
+        torch.testing.assert_close(found[name], expected[name], rtol=1e-5, atol=1e-5)
+
+    for one, many in zip(records(alone), records(together), strict=True):  # so no line is there twice
+        assert (one["kind"], one["update"]) == (many["kind"], many["update"])
+        for figure in ("current", "context", "full", "discounted", "current_nll"):
+            assert abs(one[figure] - many[figure]) < 1e-4, (one, many)
+    assert said.count("· validation: ") == 2
+    assert "parameters on 2 × cpu" in said
+
+
+SCRIPT = """
+import os, sys
+from pathlib import Path
+from focat.config import load_settings
+from focat.progress import Progress
+from focat.training import trainer
+
+rank, update = int(os.environ["RANK"]), trainer.Trainer._update
+
+def dies_in_the_third_update(self, batches):
+    if rank == 1 and self.state.update == 2:
+        {death}
+    return update(self, batches)
+
+trainer.Trainer._update = dies_in_the_third_update
+trainer.train(load_settings(Path(sys.argv[1]), sys.argv[2:]), Progress())
+"""
+
+
+def test_when_one_process_dies_the_job_ends(lab: Lab) -> None:
+    """As by a lack of memory: it is gone in the middle of an update, while the other waits for its gradient."""
+    script = lab.folder / "dies.py"
+    script.write_text(SCRIPT.format(death="os.kill(os.getpid(), 9)"))
+    begun = time.monotonic()
+    process = start(str(script), str(lab.config), "training.budget.updates=100000")
+    said = finish(process, 60)
+    assert process.returncode != 0
+    assert time.monotonic() - begun < 60
+    assert "parameters on 2 × cpu" in said  # it had begun to train
+
+
+def test_what_a_user_can_mend_ends_all_processes_with_one_line(lab: Lab) -> None:
+    """Only the first process finds out; the second is waiting for it."""
+    lab.run.mkdir()
+    (lab.run / "something").touch()
+    process = start("-m", "focat", "train", str(lab.config))
+    said = finish(process, 60)
+    assert process.returncode != 0
+    assert said.count(f"focat: {lab.run}: is not empty and holds no run; give another training.run\n") == 1
+    assert [path.name for path in lab.run.iterdir()] == ["something"]

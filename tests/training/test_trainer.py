@@ -1,0 +1,420 @@
+"""The trainer as a user runs it, and the parts of an update that cannot be seen from outside."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import time
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from focat.corpus.store import Store
+from focat.corpus.vocabulary import PAD
+from focat.errors import FocatError
+from focat.progress import QUIET
+from focat.training.checkpoints import training_tensors
+from focat.training.objective import Losses
+from focat.training.run import Run, read_weights
+from focat.training.schedule import learning_rate
+from focat.training.trainer import Trainer, _memory_errors, train
+from focat.windows.batch import Batch
+from focat.windows.windows import cut_windows, gather
+from tests.training.launcher import Launcher
+from tests.training.runs import Lab, last_checkpoint, records, same_tensors, weights_of, without_time
+
+
+def copied(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
+
+
+def parameters(trainer: Trainer) -> dict[str, Tensor]:
+    return copied(dict(trainer.model.named_parameters()))
+
+
+def gradients(trainer: Trainer) -> dict[str, Tensor]:
+    return copied({name: p.grad for name, p in trainer.model.named_parameters() if p.grad is not None})
+
+
+def close(some: dict[str, Tensor], others: dict[str, Tensor], **tolerance: float) -> None:
+    assert some.keys() == others.keys()
+    for name in some:
+        torch.testing.assert_close(some[name], others[name], **(tolerance or {"rtol": 1e-4, "atol": 1e-7}))
+
+
+def token_losses(trainer: Trainer, batch: Batch) -> Tensor:
+    """The label-smoothed loss of every token by PyTorch's own means, all at once: (windows, length)."""
+    logits = trainer.model.project(trainer.model(batch.source, batch.target))
+    labels = batch.target.tokens.masked_fill(batch.target.tokens == PAD, -100)
+    return F.cross_entropy(logits.transpose(1, 2), labels, reduction="none", label_smoothing=0.1)
+
+
+# ---------------------------------------------------------------------------------------------- what a user sees
+
+
+def test_the_log_tells_how_it_went(lab: Lab) -> None:
+    said = lab.train("training.budget.updates=30", "training.validate_every=10", "training.log_every=5")
+    log = records(lab.run)
+    expected = [(kind, 5 * i) for i in range(1, 7) for kind in (["train"] if i % 2 else ["train", "validation"])]
+    assert [(record["kind"], record["update"]) for record in log] == expected
+    for record in log:
+        assert record["ratio"] == pytest.approx(record["current"] / record["context"])
+        assert 0 < record["discounted"] < record["full"] < 10
+    for record in records(lab.run, "train"):
+        assert record["learning_rate"] == pytest.approx(learning_rate(lab.settings().training, record["update"], 0.0))
+        assert record["discount"] == 0.01
+        assert record["tokens_per_second"] > 0
+        assert record["skipped"] == 0
+    first, last = records(lab.run, "train")[0], records(lab.run, "train")[-1]
+    assert last["current"] < first["current"] - 0.5
+    losses = [record["current"] for record in records(lab.run, "validation")]
+    assert losses == sorted(losses, reverse=True)
+    assert [record["best"] for record in records(lab.run, "validation")] == [True] * 3
+    assert said.count("· validation: current ") == 3
+    assert f"update     30 · epoch {last['epochs']:.2f} · current {last['current']:.3f}, context" in said
+
+
+def test_figures_can_be_written_to_a_file(lab: Lab) -> None:
+    figures = lab.folder / "figures.json"
+    lab.train("training.budget.updates=4", "--json", str(figures))
+    state = json.loads(figures.read_text())
+    assert state["update"] == 4
+    assert state["finished"] is True
+    assert [update for update, _ in state["validations"]] == [4]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_stops_after_saving_and_the_same_command_goes_on(lab: Lab, number: int, code: int) -> None:
+    settings = ("training.budget.updates=60", "training.validate_every=30", "training.log_every=7")
+    command = lab.start(*settings)
+    while command.running() and "update      7" not in command.said:
+        time.sleep(0.002)
+    command.send(number)
+    assert command.wait() == code
+    stopped_at = int(last_checkpoint(lab.run).name)
+    assert 7 <= stopped_at < 60
+    assert f"stopped at update {stopped_at}, and saved; the same command goes on from there" in command.said
+    assert "Traceback" not in command.said
+
+    assert f"going on from update {stopped_at}\n" in lab.train(*settings)
+    uninterrupted = lab.folder / "uninterrupted"
+    lab.train(*settings, f"training.run={uninterrupted}")
+    assert same_tensors(weights_of(lab.run), weights_of(uninterrupted))
+    assert without_time(records(lab.run)) == without_time(records(uninterrupted))
+
+
+def test_samples_are_shown_and_logged(lab: Lab) -> None:
+    said = lab.train("training.budget.updates=8", "training.samples=2")
+    first, second = (record["samples"] for record in records(lab.run, "validation"))
+    store = Store(lab.store)
+    dev, tokenizer = store.split("dev"), store.tokenizer
+    references = {
+        tokenizer.source.decode(dev.source[i]): tokenizer.target.decode(dev.target[i]) for i in range(len(dev))
+    }
+    for sample in (*first, *second):
+        assert sample["reference"] == references[sample["source"]]
+        assert isinstance(sample["translation"], str)
+        assert f"    {sample['source']}\n  → {sample['translation']}\n  = {sample['reference']}\n" in said
+    assert len(first) == len(second) == 2
+    assert first != second  # other sentences each time
+
+
+def test_without_a_dev_corpus(lab: Lab) -> None:
+    """It trains and saves at the same times; the last checkpoint is the one to use."""
+    lab.train(f"data.store={lab.store.with_name('store-without-dev')}", "training.patience=1")
+    assert {record["kind"] for record in records(lab.run)} == {"train"}
+    assert [folder.name for folder in Run(lab.run).checkpoints()] == ["0000008", "0000012"]
+    assert not (lab.run / "best").exists()
+    assert Run(lab.run).weights_folder().name == "0000012"
+    assert "has no validated checkpoint" in lab.focat("average", str(lab.run), expect=2)
+
+
+def test_learning_rates_without_measure_end_with_advice(lab: Lab) -> None:
+    """1e30 makes every weight so large that no later gradient is finite."""
+    said = lab.train("training.learning_rate=1e30", "training.budget.updates=1000", "training.log_every=1", expect=2)
+    assert said.splitlines()[-1] == (
+        f"focat: {lab.run}: the last 20 updates all had gradients that are not finite; lower training.learning_rate "
+        "(1e+30), set training.clip_norm=1, or use training.precision=float32"
+    )
+    assert "updates so far had a gradient that is not finite, and were skipped" in said
+
+
+# --------------------------------------------------------------------------------------------------- when it is over
+
+
+def test_a_budget_of_epochs(lab: Lab) -> None:
+    settings = lab.settings("training.budget={epochs: 2}", "training.batch_tokens=2000", "training.validate_every=null")
+    state = train(settings, QUIET)
+    per_epoch = state.update // 2
+    assert (state.epoch, state.update_in_epoch, state.epochs) == (2, 0, 2.0)
+    assert [update for update, _ in state.validations] == [per_epoch, 2 * per_epoch]  # at the end of each epoch
+    assert records(lab.run, "train")[-1]["epochs"] == pytest.approx(2.0, abs=2 / per_epoch)
+
+
+def test_a_budget_of_minutes(lab: Lab) -> None:
+    """1.2 seconds of training; the learning rate has come down nearly to zero by then, however many updates it was."""
+    settings = lab.settings(
+        "training.budget={minutes: 0.02}", "training.schedule=linear", "training.log_every=1", "training.keep=1"
+    )
+    begun = time.monotonic()
+    state = train(settings, QUIET)
+    assert 1.2 <= time.monotonic() - begun < 30
+    assert state.minutes >= 0.02
+    assert state.finished
+    assert records(lab.run, "train")[-1]["learning_rate"] < 0.4 * settings.training.learning_rate
+    assert state.validations[-1][0] == state.update
+
+
+def test_patience(lab: Lab) -> None:
+    """At this rate nothing gets better after a few updates: three validations without improvement, and no more."""
+    settings = lab.settings(
+        "training.learning_rate=0.5", "training.patience=3", "training.budget.updates=1000", "training.validate_every=2"
+    )
+    state = train(settings, QUIET)
+    assert state.finished
+    assert state.update < 100
+    assert state.without_improvement == 3
+    losses = [value for _, value in state.validations]
+    assert min(losses[-3:]) >= min(losses[:-3]) == losses[-4]
+    assert [record["best"] for record in records(lab.run, "validation")][-4:] == [True, False, False, False]
+    assert (lab.run / "best").read_text() == f"{state.validations[-4][0]:07d}\n"
+
+
+@pytest.mark.parametrize("criterion", ["current", "discounted", "full", "bleu"])
+def test_criterion(lab: Lab, criterion: str) -> None:
+    state = train(lab.settings(f"training.criterion={criterion}", "decoding.max_ratio=0.1"), QUIET)
+    log = records(lab.run, "validation")
+    sign = -1 if criterion == "bleu" else 1  # of BLEU, more is better
+    assert [(record["update"], sign * record[criterion]) for record in log] == state.validations
+    best = min(state.validations, key=lambda validation: validation[1])
+    assert log[-1]["criterion"] == criterion
+    assert log[-1]["best_value"] == abs(best[1])
+    assert (lab.run / "best").read_text() == f"{best[0]:07d}\n"
+
+
+def test_a_loss_that_is_not_a_number_is_never_the_best(lab: Lab) -> None:
+    trainer = lab.trainer()
+    trainer.state.update = 4
+    with torch.no_grad():
+        next(trainer.model.parameters())[:] = math.nan
+    trainer._validate(None, 1.0)
+    assert trainer.state.validations == [(4, math.inf)]
+
+
+# ---------------------------------------------------------------------------------------------------------- validation
+
+
+def test_validation_is_that_of_one_window_after_the_other(lab: Lab) -> None:
+    """Without batches, padding, chunks or dropout; windows have their full size, whatever training's have."""
+    trainer = lab.trainer("windows.sizes=random")
+    dev = trainer.dev
+    assert dev is not None
+    sums = {"current": 0.0, "context": 0.0}
+    counts = {"current": 0, "context": 0}
+    windows = cut_windows(dev, lab.settings().windows)
+    trainer.model.eval()
+    for i in range(len(windows)):
+        lengths = int(windows.source.lengths[i]), int(windows.target.lengths[i])
+        batch = gather(dev, windows, windows.current[i : i + 1], *lengths)
+        with torch.no_grad():
+            losses = token_losses(trainer, batch)[0].tolist()
+        for segment, loss in zip(batch.target.segments[0].tolist(), losses, strict=True):
+            where = "current" if segment == int(batch.target.current[0]) else "context"
+            sums[where] += loss
+            counts[where] += 1
+    trainer.model.train()
+    trainer.state.update = 4
+    trainer._validate(None, 1.0)
+    assert trainer.state.validations == [(4, pytest.approx(sums["current"] / counts["current"], rel=1e-5))]
+
+
+# ----------------------------------------------------------------------------------------------------- a single update
+
+
+def test_gradients_of_two_batches_are_added_and_divided_by_all_target_tokens(lab: Lab) -> None:
+    """By all of them, context included and not discounted, as in the paper; the discount itself is in the sum."""
+    trainer = lab.trainer("training.batches_per_update=2", "model.dropout=0", "objective.discount=0.3")
+    update = next(trainer.loader.updates())
+    assert len(update.batches) == 2
+    total, tokens = torch.zeros(()), 0
+    for batch in update.batches:
+        current = batch.target.segments == batch.target.current[:, None]
+        total = total + (token_losses(trainer, batch) * torch.where(current, 1.0, 0.3)).sum()
+        tokens += int((batch.target.tokens != PAD).sum())
+    (total / tokens).backward()
+    expected = gradients(trainer)
+    trainer._update(update)
+    close(gradients(trainer), expected)
+
+
+def test_figures_in_the_log_are_means_over_the_tokens_of_its_updates(lab: Lab) -> None:
+    trainer = lab.trainer("model.dropout=0", "training.learning_rate=1e-20", "training.budget.updates=3")
+    expected = Losses.none("cpu")
+    for update in islice(trainer.loader.updates(), 3):
+        with torch.no_grad():
+            losses = token_losses(trainer, update.batches[0])
+        expected = expected + Losses.of(update.batches[0].target, losses, losses)
+        trainer._update(update)
+    assert trainer._losses.figures(0.5)["current"] == pytest.approx(expected.figures(0.5)["current"], rel=1e-5)
+    assert trainer._losses.figures(0.5)["context"] == pytest.approx(expected.figures(0.5)["context"], rel=1e-5)
+
+
+def test_clipping(lab: Lab) -> None:
+    """A long gradient is shortened and keeps its direction; a short one is left alone."""
+    free, short, long = (lab.trainer(f"training.clip_norm={c}", f"training.run={lab.run}-{c}") for c in (0, 0.01, 1e6))
+    update = next(free.loader.updates())
+    for trainer in (free, short, long):
+        trainer._update(update)
+    norm = math.sqrt(sum(float(gradient.square().sum()) for gradient in gradients(free).values()))
+    assert norm > 0.1
+    close({name: gradient * 0.01 / norm for name, gradient in gradients(free).items()}, gradients(short))
+    close(gradients(free), gradients(long), rtol=0, atol=0)
+
+
+def test_moving_average(lab: Lab) -> None:
+    """It moves a tenth of the way to the weights after each update; it is what is validated, and what is saved."""
+    trainer = lab.trainer("training.ema=0.9", "training.budget.updates=3")
+    expected = parameters(trainer)
+    for update in islice(trainer.loader.updates(), 3):
+        trainer._update(update)
+        now = parameters(trainer)
+        expected = {name: 0.9 * average + 0.1 * now[name] for name, average in expected.items()}
+        trainer.state.update += 1
+    close(trainer.average, expected, rtol=1e-5, atol=1e-7)
+    assert not same_tensors(trainer.average, parameters(trainer))
+
+    average, own = copied(trainer.average), parameters(trainer)
+    trainer._validate(None, 1.0)
+    trainer._save()
+    assert same_tensors(parameters(trainer), own)  # validation has put them back
+    stored = last_checkpoint(lab.run)
+    assert same_tensors(read_weights(stored), average)
+    weights = {n.removeprefix("weight."): t for n, t in training_tensors(stored).items() if n.startswith("weight.")}
+    assert same_tensors(weights, own)
+
+    plain = lab.trainer(f"training.run={lab.folder / 'plain'}", f"training.init_from={stored}")
+    plain.state.update = 3
+    plain._validate(None, 1.0)
+    assert plain.state.validations == trainer.state.validations
+
+    resumed = lab.trainer("training.ema=0.9", "training.budget.updates=3")
+    assert same_tensors(parameters(resumed), own)
+    assert same_tensors(resumed.average, average)
+
+
+def test_an_update_whose_gradient_is_not_finite_changes_nothing(lab: Lab) -> None:
+    """Neither weights, nor their average, nor the optimiser; then training goes on as if it had never been."""
+    trainer = lab.trainer("training.ema=0.9", "training.clip_norm=1.0", "training.log_every=1")
+    first, second, third = islice(trainer.loader.updates(), 3)
+    trainer._update(first)
+    before = parameters(trainer), copied(trainer.average)
+    moments = [copied(state) for state in trainer.optimizer.state.values()]
+
+    poisoned = next(iter(trainer.model.parameters()))
+    hook = poisoned.register_hook(lambda gradient: gradient.index_fill(0, torch.tensor([7]), math.inf))
+    trainer._update(second)
+    hook.remove()
+    assert same_tensors(parameters(trainer), before[0])
+    assert same_tensors(trainer.average, before[1])
+    for state, expected in zip(trainer.optimizer.state.values(), moments, strict=True):
+        assert same_tensors(state, expected)
+
+    trainer.state.update = 2
+    trainer._log(None, 0.1, 1.0, time.monotonic())  # one is no reason to stop, even if every update is logged
+    trainer._update(third)
+    assert not same_tensors(parameters(trainer), before[0])
+    trainer._save()
+    assert trainer.state.skipped == 1
+
+
+def test_twenty_bad_updates_in_a_row_are_too_many_and_nineteen_are_not(lab: Lab) -> None:
+    trainer = lab.trainer()
+    update = next(trainer.loader.updates())
+    poisoned = next(iter(trainer.model.parameters()))
+    for bad in (19, 20):
+        hook = poisoned.register_hook(lambda gradient: gradient * math.nan)
+        for _ in range(bad):
+            trainer._update(update)
+        hook.remove()
+        if bad == 19:
+            trainer._update(update)
+            trainer._log(None, 0.1, 1.0, 0.0)
+    with pytest.raises(FocatError, match="the last 20 updates all had gradients that are not finite"):
+        trainer._log(None, 0.1, 1.0, 0.0)
+
+
+def test_dropout_depends_on_the_number_of_the_batch_alone(lab: Lab) -> None:
+    """Whatever random numbers were drawn before, so it is the same on any number of processes and after any stop."""
+    trainer = lab.trainer("model.dropout=0.3")
+    update = next(trainer.loader.updates())
+    found = []
+    for number, draws in ((3, 0), (3, 100), (4, 0)):
+        other = lab.trainer("model.dropout=0.3", f"training.run={lab.run}-{len(found)}")
+        torch.rand(draws)
+        other._update(replace(update, numbers=[number]))
+        found.append(gradients(other))
+    assert same_tensors(found[0], found[1])
+    assert not same_tensors(found[0], found[2])
+
+
+def test_half_precision_learns_the_same(lab: Lab) -> None:
+    losses = {}
+    for precision in ("float32", "bfloat16"):
+        trainer = lab.trainer(
+            f"training.precision={precision}", f"training.run={lab.run}-{precision}", "model.dropout=0"
+        )
+        for update in islice(trainer.loader.updates(), 6):
+            trainer._update(update)
+            trainer.state.update += 1
+        losses[precision] = trainer._losses.figures(1.0)["full"]
+        assert {parameter.dtype for parameter in trainer.parameters.values()} == {torch.float32}
+    assert losses["bfloat16"] == pytest.approx(losses["float32"], rel=0.01)
+    assert losses["bfloat16"] != losses["float32"]
+
+
+# ------------------------------------------------------------------------------------------------------------- memory
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB"),
+        MemoryError(),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't allocate memory: you tried to"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    ],
+)
+def test_out_of_memory_says_what_to_set(lab: Lab, error: Exception) -> None:
+    with pytest.raises(FocatError) as told, _memory_errors(lab.settings("training.batches_per_update=3")):
+        raise error
+    assert str(told.value) == (
+        "training.batch_tokens = 500: does not fit into memory; training.batch_tokens=250 with "
+        "training.batches_per_update=6 makes the same updates in half of it"
+    )
+
+
+@pytest.mark.parametrize("text", ["CUDA error: an illegal memory access was encountered", "shapes do not fit"])
+def test_other_errors_stay_what_they_are(lab: Lab, text: str) -> None:
+    with pytest.raises(RuntimeError, match=text), _memory_errors(lab.settings()):
+        raise RuntimeError(text)
+
+
+def test_no_window_fits(lab: Lab, launcher: Launcher, tmp_path: Path) -> None:
+    """Each sentence has ten words; a window may have eight tokens."""
+    text = tmp_path / "long.txt"
+    text.write_text("\n".join(" ".join("abcdefghij") for _ in range(20)))
+    config = tmp_path / "long.yaml"
+    corpus = {"format": "text", "source": str(text), "target": str(text)}
+    tree = json.loads(lab.config.read_text())
+    tree["data"] = {"store": "long-store", "train": [corpus], "tokenizer": {"vocabulary": 300}}
+    tree["windows"] = {"max_tokens": 8}
+    config.write_text(json.dumps(tree))
+    lab.focat("prepare", str(config))
+    said = lab.focat("train", str(config), expect=2)
+    assert said.splitlines()[-1].startswith("focat: data.train: has no window to train on")

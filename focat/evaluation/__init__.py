@@ -1,0 +1,1 @@
+"""What the trained weights are worth: contrastive suites."""

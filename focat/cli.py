@@ -20,7 +20,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="Settings file (YAML).")]
+ConfigFile = Annotated[
+    Path, typer.Argument(metavar="CONFIG", help="Settings file (YAML), or a recipe such as focat:s4to4.")
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY=VALUE]...", help="Settings to override, as in windows.before=3."),
@@ -58,6 +60,21 @@ def _options(
     ),
 ) -> None:
     pass
+
+
+@app.command()
+def demo(
+    folder: Annotated[Path, typer.Option(help="Where to keep the corpus and the runs.")] = Path("demo"),
+    overrides: Overrides = None,
+    json_file: JsonFile = None,
+) -> None:
+    """See it work: prepare, train and measure two tiny systems on a generated corpus, in minutes on two cores."""
+    from rich.console import Console
+
+    from focat.demo import run_demo
+    from focat.progress import Progress
+
+    _write_json(json_file, run_demo(folder, overrides or [], Progress(), Console(highlight=False)))
 
 
 @app.command()

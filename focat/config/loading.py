@@ -16,10 +16,13 @@ from focat.errors import FocatError
 
 Tree = dict[str, Any]
 
+RECIPES = Path(__file__).parent.parent / "recipes"  # one settings file for each system, part of the package
+_RECIPE = "focat:"  # how a recipe is named where a settings file is expected
+
 
 def load_settings(path: Path, overrides: Sequence[str] = ()) -> Settings:
-    """The settings in `path`, over those of its `base:` files, under the overrides."""
-    tree = _read_with_bases(path, ())
+    """The settings in `path`, over those of its `base:` files, under the overrides; `focat:NAME` is a recipe."""
+    tree = _read_with_bases(_recipe(str(path)) or path, ())
     for override in overrides:
         tree = _apply(tree, override)
     try:
@@ -49,7 +52,7 @@ def settings_schema() -> Tree:
     schema["properties"] = {
         "base": {
             **one_or_more,
-            "description": "Settings files to start from, beside this one; later ones win.",
+            "description": "Settings to start from: files beside this one, or recipes as focat:s4to4; later ones win.",
         },
         **schema["properties"],
     }
@@ -93,11 +96,24 @@ def _read_with_bases(path: Path, above: tuple[Path, ...]) -> Tree:
         raise FocatError(f"{path}: base: should be the name of a settings file, or a list of names")
     merged: Tree = {}
     for base in bases:
-        base_path = path.parent / Path(base).expanduser()
+        base_path = _recipe(base) or path.parent / Path(base).expanduser()
         if not base_path.is_file():
             raise FocatError(f"{path}: base: {base}: there is no file {base_path}")
         merged = _merge(merged, _read_with_bases(base_path, (*above, path.resolve())))
     return _merge(merged, tree)
+
+
+def _recipe(name: str) -> Path | None:
+    """The file of a recipe, if that is what is named."""
+    if not name.startswith(_RECIPE):
+        return None
+    names = sorted(path.stem for path in RECIPES.glob("*.yaml"))
+    wanted = name.removeprefix(_RECIPE)
+    if wanted not in names:
+        near = difflib.get_close_matches(wanted, names, 1, 0.5)
+        meant = f"; did you mean {_RECIPE}{near[0]}?" if near else ""
+        raise FocatError(f"{name}: there is no such recipe{meant} (there are: {', '.join(names)})")
+    return RECIPES / f"{wanted}.yaml"
 
 
 def _read(path: Path) -> Tree:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -20,7 +20,7 @@ class Instance:
     strict: bool  # whether a tie is wrong (ContraPro), or goes to the first (Voita)
 
 
-def voita_instances(entries: Sequence[dict[str, Any]]) -> list[Instance]:
+def voita_instances(entries: Sequence[Mapping[str, Any]]) -> list[Instance]:
     """From the published JSON: candidates are whole fragments that differ in their last sentence only."""
     instances = []
     for entry in entries:
@@ -33,7 +33,7 @@ def voita_instances(entries: Sequence[dict[str, Any]]) -> list[Instance]:
 
 
 def contrapro_instances(
-    entries: Sequence[dict[str, Any]], source_context: Sequence[str], target_context: Sequence[str]
+    entries: Sequence[Mapping[str, Any]], source_context: Sequence[str], target_context: Sequence[str]
 ) -> list[Instance]:
     """From the published JSON and text: context lines stand once for each candidate, the reference first."""
     candidates = sum(1 + len(entry["errors"]) for entry in entries)

@@ -1,6 +1,6 @@
 """`focat train`: from batches to weights, for as long as the budget lasts, through any number of interruptions.
 
-Tiny, on a CPU:   focat train recipes/demo.yaml training.budget.updates=50
+Tiny, on a CPU:   focat train focat:demo training.budget.updates=50
 Many GPUs:        torchrun --nproc-per-node 4 -m focat train CONFIG
 
 Nothing random carries over from update to update: dropout is seeded by the number of the batch, and the order of

@@ -124,6 +124,22 @@ def test_training_goes_back_before_the_damage_and_says_so(lab: Lab) -> None:
         assert without_time(records(lab.run)) == log
 
 
+def test_a_damaged_checkpoint_is_not_one_of_the_last_two(tmp_path: Path) -> None:
+    """It lies in the future of the training that went back before it."""
+    for update in (4, 8, 12):
+        folder = save(
+            tmp_path, TrainingState(update=update, validations=[(4, 3.0), (8, 2.0), (12, 1.0)][: update // 4])
+        )
+    damage(folder / "weights.safetensors", "flipped")
+    assert (tmp_path / "best").read_text() == "0000012\n"
+    found = load_checkpoint(Run(tmp_path), QUIET)
+    assert found is not None
+    found[0].update = 9
+    save(tmp_path, found[0], keep=1)
+    assert names(tmp_path) == [8, 9]
+    assert (tmp_path / "best").read_text() == "0000008\n"
+
+
 def test_when_all_are_damaged_nothing_is_overwritten(lab: Lab) -> None:
     lab.train()
     for folder in Run(lab.run).checkpoints()[-2:]:
@@ -152,7 +168,7 @@ def test_averaging_finds_all_it_needs_after_any_course_of_training(tmp_path: Pat
     courses = {
         "rising": list(range(8)),
         "valley": [5, 4, 3, 2, 1, 2, 3, 4, 5, 6, 7],
-        "late": [20, 21, 22, 23, 24, 25, 3, 4, 5, 2, 6, 7, 8, 1],
+        "late": [20, 21, 22, 23, 3, 4, 2, 6, 7, 8, 9, 10, 11, 1],
     }
     for name, course in courses.items():
         for keep in (1, 3):

@@ -24,6 +24,7 @@ from focat.training.objective import Losses
 from focat.training.run import Run, read_weights
 from focat.training.schedule import learning_rate
 from focat.training.trainer import Trainer, _memory_errors, train
+from focat.training.validation import Sample, bleu
 from focat.windows.batch import Batch
 from focat.windows.windows import cut_windows, gather
 from tests.training.launcher import Launcher
@@ -196,6 +197,24 @@ def test_criterion(lab: Lab, criterion: str) -> None:
     assert log[-1]["criterion"] == criterion
     assert log[-1]["best_value"] == abs(best[1])
     assert (lab.run / "best").read_text() == f"{best[0]:07d}\n"
+
+
+def test_the_highest_bleu_is_the_best(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = lab.trainer("training.criterion=bleu", "decoding.max_ratio=0.1")
+    scores = iter([10.0, 30.0, 20.0])
+    monkeypatch.setattr("focat.training.trainer.bleu", lambda samples: next(scores))
+    for update in (4, 8, 12):
+        trainer.state.update = update
+        trainer._validate(None, 1.0)
+    assert trainer.state.best is not None
+    assert trainer.state.best[0] == 8
+
+
+def test_bleu_of_translations() -> None:
+    """Those that are right have 100; those that have no word right have 0."""
+    right = Sample("Anna needs the old key now.", "Anna braucht jetzt den alten Schlüssel.", "")
+    assert bleu([replace(right, translation=right.reference)] * 2) == pytest.approx(100)
+    assert bleu([replace(right, translation="Wir kommen morgen")]) == 0
 
 
 def test_a_loss_that_is_not_a_number_is_never_the_best(lab: Lab) -> None:

@@ -126,15 +126,18 @@ def inspect(
     windows: Annotated[int, typer.Option(min=0, help="How many windows to show.")] = 3,
     before: Annotated[int, typer.Option(min=0, help="Context sentences in front of the current one.")] = 3,
     after: Annotated[int, typer.Option(min=0, help="Context sentences behind the current one.")] = 0,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the windows as a picture.")] = None,
     json_file: JsonFile = None,
 ) -> None:
     """Look into a token store: counts, lengths, suspicious pairs, and windows coloured by segment."""
     from focat.config.schema import WindowSettings
     from focat.corpus.store import Store
-    from focat.windows.inspect import inspect_split, show_inspection
+    from focat.windows.inspect import draw_windows, inspect_split, show_inspection
 
     found = inspect_split(Store(store), split, WindowSettings(before=before, after=after), windows)
     show_inspection(found)
+    if svg is not None:
+        draw_windows(found, svg)
     _write_json(json_file, found.figures)
 
 

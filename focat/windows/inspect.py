@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import itertools
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,7 @@ from rich.text import Text
 from focat.config.schema import WindowSettings
 from focat.corpus.store import SIDES, Split, Store, counts_line
 from focat.corpus.tokenizer import Vocabulary
+from focat.files import write_whole
 from focat.windows.batch import Side
 from focat.windows.windows import cut_windows, gather
 
@@ -79,6 +83,18 @@ def show_inspection(found: Inspection, console: Console | None = None) -> None:
         for pair in figures["suspicious"]:
             table.add_row(f"{pair['pair']:,}", pair["why"], Text(pair["source"]), Text(pair["target"]))
         console.print("", table)
+    _show_windows(console, found)
+
+
+def draw_windows(found: Inspection, path: Path) -> None:
+    """The windows as a picture, as a terminal would show them."""
+    console = Console(record=True, file=io.StringIO(), width=110, force_terminal=True, color_system="truecolor")
+    _show_windows(console, found)
+    picture = console.export_svg(title=f"focat inspect {Path(found.figures['store']).name}")
+    write_whole(path, re.sub(r"@font-face {.*?}", "", picture, flags=re.DOTALL))  # fonts would come from the network
+
+
+def _show_windows(console: Console, found: Inspection) -> None:
     for i, (source, target) in enumerate(found.windows):
         console.print(f"\n[bold]window {i + 1}[/]", source, target, sep="\n  ")
 
@@ -132,8 +148,9 @@ def _coloured(side: Side, vocabulary: Vocabulary) -> Text:
     """A window's tokens, each sentence in its own colour, the current one standing out."""
     text = Text()
     current = int(side.current[0])
-    for token, segment in zip(side.tokens[0].tolist(), side.segments[0].tolist(), strict=True):
-        style = "bold green" if segment == current else _COLOURS[segment % len(_COLOURS)]
-        piece = vocabulary.piece(token)
-        text.append(f" {piece} " if piece.startswith("<") else piece.replace("▁", " "), style)
+    tokens = zip(side.segments[0].tolist(), side.tokens[0].tolist(), strict=True)
+    for segment, sentence in itertools.groupby(tokens, key=lambda token: token[0]):
+        pieces = (vocabulary.piece(token) for _, token in sentence)
+        words = "".join(f" {piece} " if piece.startswith("<") else piece.replace("▁", " ") for piece in pieces)
+        text.append(words, "bold green" if segment == current else _COLOURS[segment % len(_COLOURS)])
     return text

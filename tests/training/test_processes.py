@@ -12,6 +12,7 @@ import time
 import torch
 
 from focat.corpus.store import Store
+from focat.training.run import Run
 from focat.windows.loader import Loader
 from tests.training.launcher import ROOT
 from tests.training.runs import Lab, records, weights_of
@@ -76,20 +77,21 @@ def test_two_processes_are_one_with_two_batches(lab: Lab) -> None:
 
 
 SCRIPT = """
-import os, sys
+import os, sys, time, types
 from pathlib import Path
 from focat.config import load_settings
 from focat.progress import Progress
 from focat.training import trainer
 
-rank, update = int(os.environ["RANK"]), trainer.Trainer._update
+update = trainer.Trainer._update
 
 def dies_in_the_third_update(self, batches):
-    if rank == 1 and self.state.update == 2:
-        {death}
+    if self.state.update == 2:
+        os.kill(os.getpid(), 9)
     return update(self, batches)
 
-trainer.Trainer._update = dies_in_the_third_update
+if os.environ["RANK"] == "1":
+    {change}
 trainer.train(load_settings(Path(sys.argv[1]), sys.argv[2:]), Progress())
 """
 
@@ -97,13 +99,25 @@ trainer.train(load_settings(Path(sys.argv[1]), sys.argv[2:]), Progress())
 def test_when_one_process_dies_the_job_ends(lab: Lab) -> None:
     """As by a lack of memory: it is gone in the middle of an update, while the other waits for its gradient."""
     script = lab.folder / "dies.py"
-    script.write_text(SCRIPT.format(death="os.kill(os.getpid(), 9)"))
+    script.write_text(SCRIPT.format(change="trainer.Trainer._update = dies_in_the_third_update"))
     begun = time.monotonic()
     process = start(str(script), str(lab.config), "training.budget.updates=100000")
     said = finish(process, 60)
     assert process.returncode != 0
     assert time.monotonic() - begun < 60
     assert "parameters on 2 × cpu" in said  # it had begun to train
+
+
+def test_they_save_together_although_their_clocks_differ(lab: Lab) -> None:
+    """To the second process it is never time to save; if each went by its own clock, the first would wait for ever."""
+    script = lab.folder / "slow.py"
+    slow_clock = "trainer.time = types.SimpleNamespace(monotonic=lambda: time.monotonic() / 1000)"
+    script.write_text(SCRIPT.format(change=slow_clock))
+    often = ["training.save_minutes=0.0001", "training.validate_every=1000", "training.budget.updates=9"]
+    process = start(str(script), str(lab.config), *often)
+    said = finish(process, 60)
+    assert process.returncode == 0, said
+    assert len(Run(lab.run).checkpoints()) == 2  # it did save before its end
 
 
 def test_what_a_user_can_mend_ends_all_processes_with_one_line(lab: Lab) -> None:

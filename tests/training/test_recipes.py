@@ -1,0 +1,63 @@
+"""Every recipe trains: two updates at tiny size, on the generated corpus, as `focat train focat:NAME …` would."""
+
+from pathlib import Path
+
+import pytest
+
+from focat.config import load_settings
+from focat.config.loading import RECIPES
+from focat.config.schema import DiscountSchedule
+from focat.progress import QUIET
+from focat.training.trainer import train
+
+SYSTEMS = sorted(path.stem for path in RECIPES.glob("*.yaml") if path.stem not in ("common", "demo"))
+TINY = [
+    "model.preset=tiny",
+    "model.width=16",
+    "model.feedforward=32",
+    "model.encoder_layers=3",
+    "model.decoder_layers=3",
+    "model.heads=2",
+    "training.batch_tokens=300",
+    "training.budget={updates: 2}",
+    "training.validate_every=2",
+    "training.samples=0",
+    "training.device=cpu",
+]
+
+
+def test_every_system_of_the_paper_has_a_recipe():
+    windows = [f"s{k}to{k}{variant}" for k in (2, 3, 4) for variant in ("", "-cd", "-shift-cd")]
+    segments = ["s4to4-lrn-cd", "s4to4-sin-cd", "s4to4-shift100-cd", "s4to4-avg-sequence-cd", "s4to4-avg-corpus-cd"]
+    sweep = [f"s4to4-cd-{discount}" for discount in ("1", "0.9", "0.7", "0.5", "0.3", "0.1", "0.01", "0")]
+    assert {"base", *windows, *segments, *sweep} <= set(SYSTEMS)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_recipe_trains(system, stores, tmp_path):
+    settings = load_settings(
+        Path(f"focat:{system}"), [*TINY, f"data.store={stores / 'store'}", f"training.run={tmp_path / 'run'}"]
+    )
+    state = train(settings, QUIET)
+    assert state.update == 2
+    assert state.finished
+    assert (tmp_path / "run" / "best").read_text().strip() == "0000002"
+
+
+def test_recipes_say_what_their_names_say():
+    """Settings worked out by hand for each family, so that a wrong `base:` is found."""
+
+    def of(name):
+        settings = load_settings(Path(f"focat:{name}"))
+        return settings.windows.size, settings.objective.discount, settings.model.shift
+
+    assert of("base") == (1, 1.0, 0)
+    assert of("s2to2") == (2, 1.0, 0)
+    assert of("s3to3-cd") == (3, 0.01, 0)
+    assert of("s4to4-shift-cd") == of("s4to4-avg-corpus-cd") == (4, 0.01, "avg-corpus")
+    assert of("s4to4-shift100-cd") == (4, 0.01, 100)
+    assert of("s4to4-avg-sequence-cd") == (4, 0.01, "avg-sequence")
+    assert of("s4to4-cd-0.3") == (4, 0.3, 0)
+    assert of("s4to4-cd-0") == (4, 0.0, 0)
+    assert isinstance(of("s4to4-annealed-cd")[1], DiscountSchedule)
+    assert load_settings(Path("focat:s4to1")).windows.target == (0, 0)

@@ -226,7 +226,7 @@ class TrainingSettings(Section):
     warmup: NonNegativeInt = 4000
     """Updates until the highest learning rate."""
     warmup_from: NonNegativeFloat = 1e-7
-    """Learning rate of the first update."""
+    """Learning rate that the warm-up starts from."""
     betas: tuple[Rate, Rate] = (0.9, 0.98)
     """Adam's memory of gradients and of their squares."""
     epsilon: PositiveFloat = 1e-8

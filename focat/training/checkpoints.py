@@ -36,6 +36,7 @@ class TrainingState:
     skipped: int = 0  # updates left out because their gradient was not finite
     validations: list[tuple[int, float]] = field(default_factory=list)  # (update, criterion; lower is better)
     finished: bool = False
+    batches_per_update: int = 1  # fixed when training begins, whatever the number of processes it goes on with
 
     @property
     def position(self) -> Position:

@@ -100,15 +100,6 @@ class Trainer:
         self.tokenizer = store.tokenizer
         self.dev = store.split("dev") if "dev" in store.splits else None
         training = settings.training
-        self.loader = Loader(
-            store.split("train"),
-            settings.windows,
-            training.batch_tokens,
-            training.seed,
-            max(training.batches_per_update, processes.count),
-            processes.rank,
-            processes.count,
-        )
         self.device = processes.device
         self.half = _half_precision(training.precision, self.device)
         if self.device.type == "cuda":
@@ -118,7 +109,18 @@ class Trainer:
         torch.manual_seed(training.seed)
         self.model = run.build_model(settings).to(self.device)
         found = load_checkpoint(run, progress)
-        self.state = found[0] if found else TrainingState()
+        self.state = (
+            found[0] if found else TrainingState(batches_per_update=max(training.batches_per_update, processes.count))
+        )
+        self.loader = Loader(
+            store.split("train"),
+            settings.windows,
+            training.batch_tokens,
+            training.seed,
+            self.state.batches_per_update,
+            processes.rank,
+            processes.count,
+        )
         if found:
             load_weights(self.model, found[1])
         elif training.init_from is not None:

@@ -76,6 +76,21 @@ def test_two_processes_are_one_with_two_batches(lab: Lab) -> None:
     assert "parameters on 2 × cpu" in said
 
 
+def test_going_on_with_fewer_processes(lab: Lab) -> None:
+    """Two processes begin, with a batch each; the one that goes on alone makes the same updates of two batches."""
+    overrides = ["training.validate_every=100", "training.samples=0", "training.budget={updates: 3}"]
+    alone, moved = lab.folder / "alone", lab.folder / "moved"
+    process = start("-m", "focat", "train", str(lab.config), *overrides, f"training.run={moved}")
+    said = finish(process)
+    assert process.returncode == 0, said
+    longer = [*overrides[:2], "training.budget={updates: 6}"]
+    lab.train(*longer, f"training.run={moved}")
+    lab.train(*longer, "training.batches_per_update=2", f"training.run={alone}")
+    expected, found = weights_of(alone), weights_of(moved)
+    for name in expected:
+        torch.testing.assert_close(found[name], expected[name], rtol=1e-5, atol=1e-5)
+
+
 SCRIPT = """
 import os, sys, time, types
 from pathlib import Path

@@ -81,7 +81,7 @@ class Author:
             moves.append(self.call)
         if self.free_slots(after=self.latest + 1):
             if not self.promised(self.repeat, self.refer):
-                moves += [self.mention] * 6
+                moves += [self.mention] * 4
             if not self.in_context(self.denied):
                 moves += [self.deny]
         return moves
@@ -101,21 +101,21 @@ class Author:
     def mention(self) -> None:
         """Name the thing in context, or a new one if there is none: a window never holds two to choose from."""
         if not self.in_context(self.mentioned):
-            things = self.draw.one_of((THINGS, TERMS, TERMS, TERMS, TERMS))[self.draw.one_of(tuple(Gender))]
+            things = self.draw.one_of((THINGS, TERMS, TERMS))[self.draw.one_of(tuple(Gender))]
             self.scene.speak_of(self.draw.one_of(self.draw.one_of(things).words()))
         self.speak(MENTIONS_WITH_PRONOUN if self.draw.chance(0.25) else self.with_you(MENTIONS, YOU_AND_MENTION))
-        self.promise(self.draw.one_of((self.repeat, self.repeat, self.repeat, self.refer)), after=self.latest)
+        self.promise(self.draw.one_of((self.repeat, self.repeat, self.refer)), after=self.latest)
 
     def repeat(self) -> None:
         """Name the thing again, by the same word."""
         self.speak(self.with_you(MENTIONS, YOU_AND_MENTION))
-        self.promise(self.draw.one_of((self.repeat, self.repeat, self.repeat, self.refer)), after=self.latest)
+        self.promise(self.draw.one_of((self.repeat, self.repeat, self.refer)), after=self.latest)
 
     def refer(self) -> None:
         """Refer to the thing by `it`, perhaps not for the last time."""
         self.speak(self.with_you(PRONOUNS, YOU_AND_PRONOUN))
-        if self.mentioned is not None:
-            self.promise(self.draw.one_of((self.repeat, self.repeat, self.repeat, self.refer)), after=self.mentioned)
+        if self.mentioned is not None and self.draw.chance(0.5):
+            self.promise(self.refer, after=self.mentioned)
 
     def deny(self) -> None:
         self.denial = self.speak(DENIALS)
@@ -139,7 +139,7 @@ class Author:
             self.mentioned = self.latest
         if "you" in pattern.roles or "listener" in pattern.roles:
             self.addressed = self.latest
-            if self.draw.chance(0.2):
+            if self.draw.chance(0.4):
                 self.promise(self.address, after=self.addressed)
         return roles
 

@@ -58,9 +58,9 @@ THINGS = {
     ),
 }
 TERMS = {
-    Gender.MASCULINE: _things(Gender.MASCULINE, sweater="Pullover/Pulli"),
-    Gender.FEMININE: _things(Gender.FEMININE, box="Kiste/Schachtel"),
-    Gender.NEUTER: _things(Gender.NEUTER, phone="Telefon/Handy"),
+    Gender.MASCULINE: _things(Gender.MASCULINE, computer="Computer/Rechner", sweater="Pullover/Pulli"),
+    Gender.FEMININE: _things(Gender.FEMININE, watch="Uhr/Armbanduhr", box="Kiste/Schachtel"),
+    Gender.NEUTER: _things(Gender.NEUTER, phone="Telefon/Handy", bike="Fahrrad/Rad"),
 }
 
 FIRST_NAMES = ("Anna", "Tom", "Maria", "Peter", "Lena", "Paul", "Julia", "Max")

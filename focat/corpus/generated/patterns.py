@@ -130,14 +130,8 @@ YOU = (
 )
 YOU_AND_MENTION = (
     Pattern("Is that your {thing}?", "Ist das {you:{thing:dein}} {thing}?"),
-    Pattern("Here is your {thing}.", "Hier ist {you:{thing:dein}} {thing}."),
-    Pattern("Your {thing} is {quality}.", "{you:{thing:dein}} {thing} ist {quality}."),
     Pattern("{who} {who:has} your {thing}.", "{who} {who:hat} {you:{thing:deinen}} {thing}."),
-    Pattern("Your {kin} has the {thing}.", "{you:{kin:dein}} {kin} hat {thing:den} {thing}."),
     Pattern("Do you see the {thing}?", "{you:siehst} {you:du} {thing:den} {thing}?"),
-    Pattern("Do you need the {thing}?", "{you:brauchst} {you:du} {thing:den} {thing}?"),
-    Pattern("Do you want to {do} the {thing}?", "{you:willst} {you:du} {thing:den} {thing} {do}?"),
-    Pattern("Are you happy with the {thing}?", "{you:bist} {you:du} mit {thing:dem} {thing} zufrieden?"),
 )
 YOU_AND_PRONOUN = (
     Pattern("Do you need it?", "{you:brauchst} {you:du} {it:ihn}?"),

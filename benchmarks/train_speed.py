@@ -4,13 +4,15 @@
     python -m benchmarks.train_speed STORE --device cuda --batch-tokens 32768 --seconds 40
 
 Every system gets a process of its own and reads the store through the real loader. Both minimise the label-smoothed
-loss with fused AdamW, in bfloat16 on a GPU; tokens are real target tokens, padding does not count.
+loss with fused AdamW, in bfloat16 on a GPU; tokens are real target tokens, padding does not count. The rate is the
+median over intervals of a few updates: what a long run sees, whatever a noisy machine or a late compilation does.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -20,8 +22,10 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+_INTERVAL = 8  # updates that are timed together
 SYSTEMS = ("hf-eager", "hf-compiled", "focat")
 
 
@@ -105,21 +109,21 @@ def _measure(system: str, options: argparse.Namespace) -> Figures:
         while time.time() < warm_until:
             update(next(ahead))
         wait()
-        begun, tokens, updates, loss = time.time(), 0, 0, None
+        begun, updates, loss, rates = time.time(), 0, None, []
         while time.time() - begun < options.seconds:
-            batch = next(ahead)
-            loss = update(batch)
-            tokens += batch.target_tokens
-            updates += 1
-            if updates % 8 == 0:
-                wait()  # or the clock would run ahead of the device
-        wait()
-        elapsed = time.time() - begun
+            since, tokens = time.time(), 0
+            for _ in range(_INTERVAL):
+                batch = next(ahead)
+                loss = update(batch)
+                tokens += batch.target_tokens
+                updates += 1
+            wait()  # or the clock would run ahead of the device
+            rates.append(tokens / (time.time() - since))
         if system == "focat":
             current, context, *sums = trainer._losses.sums.tolist()
             loss = (sums[0] + sums[1]) / (current + context)
         peak = torch.cuda.max_memory_allocated() / 2**30 if cuda else resource.getrusage(0).ru_maxrss / 2**20
-    return Figures(system, tokens / elapsed, first, peak, updates, float(loss))
+    return Figures(system, median(rates), first, peak, updates, float(loss))
 
 
 def _marian(settings: Any, store: Any, device: Any, compiled: bool) -> Callable[[Any], Any]:
@@ -184,8 +188,6 @@ def _process_age() -> float:
     """Seconds since this process began, imports included."""
     ticks = float(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
     uptime = float(Path("/proc/uptime").read_text().split()[0])
-    import os
-
     return uptime - ticks / os.sysconf("SC_CLK_TCK")
 
 

@@ -54,7 +54,7 @@ def test_an_empty_file_is_the_defaults(write: Write) -> None:
 def test_a_file_wins_over_its_base_setting_by_setting(write: Write) -> None:
     write("base.yaml", "windows: {before: 1, max_tokens: 99}\nmodel: {preset: tiny}\n")
     settings = load_settings(write("a.yaml", "base: base.yaml\nwindows: {before: 2}\n"))
-    assert (settings.windows.before, settings.windows.max_tokens, settings.model.width) == (2, 99, 96)
+    assert (settings.windows.before, settings.windows.max_tokens, settings.model.width) == (2, 99, 64)
 
 
 def test_bases_have_bases_and_later_ones_win(write: Write) -> None:
@@ -319,7 +319,7 @@ def test_focat_config_shows_what_a_file_and_overrides_amount_to(write: Write, tm
     done = focat("config", "a.yaml", "windows.after=1", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     shown = yaml.safe_load(done.stdout)
-    assert (shown["windows"]["before"], shown["windows"]["after"], shown["model"]["width"]) == (1, 1, 96)
+    assert (shown["windows"]["before"], shown["windows"]["after"], shown["model"]["width"]) == (1, 1, 64)
 
 
 def test_focat_config_without_a_file_shows_the_defaults(tmp_path: Path) -> None:

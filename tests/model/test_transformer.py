@@ -261,7 +261,7 @@ def test_base_has_the_papers_size() -> None:
 def test_embeddings_start_as_published() -> None:
     torch.manual_seed(0)
     model = Transformer(ModelSettings(preset="tiny"), WindowSettings(), 2000, 2000, 0)
-    assert model.target_embedding.weight.std().item() == pytest.approx(96**-0.5, rel=0.02)
+    assert model.target_embedding.weight.std().item() == pytest.approx(64**-0.5, rel=0.02)
     assert not model.target_embedding.weight[PAD].any()
 
 

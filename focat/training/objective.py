@@ -148,10 +148,11 @@ def losses_and_gradient(
     exact = logits.float()
     log_total = torch.logsumexp(exact, -1)
     smoothed, plain = _losses(exact, log_total, labels, smoothing)
-    vocabulary = torch.arange(exact.shape[-1], device=exact.device)
-    wanted = torch.where(vocabulary == labels[:, None], 1 - smoothing, 0.0) + smoothing / exact.shape[-1]
-    probability = torch.exp(exact - log_total[:, None])
-    return smoothed, plain, ((probability - wanted) * weights[:, None]).to(logits.dtype)
+    gradient = torch.exp(exact - log_total[:, None])  # what the model expects, less what is wanted
+    gradient -= smoothing / exact.shape[-1]
+    gradient.scatter_add_(-1, labels[:, None], torch.full_like(plain, smoothing - 1)[:, None])
+    gradient *= weights[:, None]
+    return smoothed, plain, gradient.to(logits.dtype)
 
 
 def _losses(logits: Tensor, log_total: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:

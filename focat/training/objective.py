@@ -16,6 +16,7 @@ from torch import Tensor
 from focat.corpus.vocabulary import PAD
 from focat.windows.batch import Side
 
+_CPU_LOGITS = 1 << 23  # at a time: 32 MiB, the most that the C library keeps for the next chunk instead of giving it back
 Kernel = Callable[[Tensor, Tensor, Tensor, float], tuple[Tensor, Tensor, Tensor]]
 
 
@@ -112,6 +113,8 @@ class _ChunkedLoss(torch.autograd.Function):
         kernel: Kernel,
     ) -> tuple[Tensor, Tensor, Tensor]:
         matrix = projection.to(hidden.dtype)  # (vocabulary, width)
+        if not hidden.is_cuda:
+            chunk = min(chunk, max(1, _CPU_LOGITS // len(matrix)))
         wanted = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
         hidden_gradient = torch.empty_like(hidden) if wanted else None
         projection_gradient = torch.zeros_like(projection) if wanted else None
@@ -124,7 +127,10 @@ class _ChunkedLoss(torch.autograd.Function):
                 continue
             smoothed[part], plain[part], gradient = kernel(logits, labels[part], weights[part], smoothing)
             hidden_gradient[part] = gradient @ matrix
-            projection_gradient += gradient.T @ hidden[part]
+            if gradient.dtype == projection_gradient.dtype:
+                projection_gradient.addmm_(gradient.T, hidden[part])
+            else:
+                projection_gradient += gradient.T @ hidden[part]
         ctx.save_for_backward(hidden_gradient, projection_gradient)
         ctx.mark_non_differentiable(smoothed, plain)
         return (smoothed * weights).sum(), smoothed, plain

@@ -55,8 +55,8 @@ class WindowSettings(Section):
 
 PRESETS: dict[str, dict[str, Any]] = {
     "tiny": {
-        "width": 96,
-        "feedforward": 384,
+        "width": 64,
+        "feedforward": 256,
         "encoder_layers": 2,
         "decoder_layers": 2,
         "heads": 4,

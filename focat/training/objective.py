@@ -16,7 +16,7 @@ from torch import Tensor
 from focat.corpus.vocabulary import PAD
 from focat.windows.batch import Side
 
-_CPU_LOGITS = 1 << 23  # at a time: 32 MiB, the most that the C library keeps for the next chunk instead of giving it back
+_CPU_LOGITS = 1 << 23  # at a time: 32 MiB, the most that the C library keeps for the next chunk
 Kernel = Callable[[Tensor, Tensor, Tensor, float], tuple[Tensor, Tensor, Tensor]]
 
 

@@ -109,7 +109,7 @@ def test_published_layouts():
             }
         ]
     )
-    assert voita == [Instance(["a", "b", "d"], ["A", "B"], ["D", "E"], 1, 2, strict=False)]
+    assert voita == [Instance(["a", "b", "c", "d"], ["A", "B", "C"], ["D", "E"], 1, 2, strict=False)]
     entries = [
         {"src segment": "x", "ref segment": "X", "errors": [{"contrastive": "Y"}], "ante distance": 1},
         {"src segment": "z", "ref segment": "Z", "errors": [{"contrastive": "W"}], "ante distance": None},

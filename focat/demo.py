@@ -52,13 +52,12 @@ def questions(instances: int = _INSTANCES, seed: int = _SUITE_SEED) -> list[Ques
 
 def run_demo(folder: Path, overrides: list[str], progress: Progress, console: Console) -> dict[str, Any]:
     """Prepare, train both systems, ask them; returns the figures that are printed."""
-    shared = [f"data.store={folder}/store", *overrides]
-    recipe = Path("focat:demo")
-    prepare(load_settings(recipe, shared).data, progress)
+    recipe, store = Path("focat:demo"), f"data.store={folder}/store"
+    prepare(load_settings(recipe, [store, *overrides]).data, progress)
     asked = questions()
     accuracy: dict[str, dict[str, dict[int | None, float]]] = {}
     for system, differences in SYSTEMS.items():
-        settings = load_settings(recipe, [*shared, *differences, f"training.run={folder}/{system}"])
+        settings = load_settings(recipe, [store, *differences, f"training.run={folder}/{system}", *overrides])
         progress.say(f"\n{system}: windows of {settings.windows.size}")
         train(settings, progress)
         run = Run.open(settings.training.run)
@@ -71,9 +70,10 @@ def run_demo(folder: Path, overrides: list[str], progress: Progress, console: Co
         }
     _show(asked, accuracy, console)
     console.print(
-        f"\nBoth systems saw the same {folder}/store. The base system sees one sentence, the focused one four.\n"
-        f"Look at the data: focat inspect {folder}/store\n"
-        "Your own data:    write a settings file (docs/formats.md), then focat prepare and focat train"
+        "\nThe base system sees one sentence at a time, and can only guess. The focused one sees four.\n"
+        f"Look at what they saw:  focat inspect {folder}/store\n"
+        "Use your own documents: docs/formats.md, then focat prepare and focat train",
+        soft_wrap=True,
     )
     return {"accuracy": {s: {q: _by_text(a) for q, a in found.items()} for s, found in accuracy.items()}}
 

@@ -53,11 +53,21 @@ class Progress:
 
     def __init__(self, out: TextIO | None = sys.stderr) -> None:
         self._out = out
+        self._open = False  # whether the terminal's last line will be written over
 
     def say(self, text: str) -> None:
-        """One line."""
+        """One line that stays."""
         if self._out is not None:
-            print(text, file=self._out, flush=True)
+            print(("\n" if self._open else "") + text, file=self._out, flush=True)
+            self._open = False
+
+    def now(self, text: str) -> None:
+        """How things stand: one line that a terminal writes over the next time; in a pipe, a line like any other."""
+        if self._out is not None and self._out.isatty():
+            print(f"\r\x1b[2K{text}", end="", file=self._out, flush=True)
+            self._open = True
+        else:
+            self.say(text)
 
     @contextmanager
     def bar(self, label: str, unit: str = "", total: int | None = None) -> Iterator[Bar]:

@@ -85,3 +85,17 @@ def test_quiet_is_quiet(capfd: pytest.CaptureFixture[str]) -> None:
         bar.advance()
     assert bar.done == 1
     assert capfd.readouterr() == ("", "")
+
+
+def test_how_things_stand_is_written_over_in_a_terminal_and_kept_in_a_pipe() -> None:
+    said: dict[type, str] = {}
+    for kind in (Terminal, io.StringIO):
+        out = kind()
+        progress = Progress(out)
+        progress.now("update 1")
+        progress.now("update 2")
+        progress.say("validated")
+        progress.say("saved")
+        said[kind] = out.getvalue()
+    assert said[io.StringIO] == "update 1\nupdate 2\nvalidated\nsaved\n"
+    assert said[Terminal] == "\r\x1b[2Kupdate 1\r\x1b[2Kupdate 2\nvalidated\nsaved\n"

@@ -36,6 +36,10 @@ class Report:
         """One line for whoever watches."""
         self._progress.say(text)
 
+    def now(self, text: str) -> None:
+        """How training stands, for whoever watches it live."""
+        self._progress.now(text)
+
     def close(self) -> None:
         """The log is complete."""
         self._log.close()

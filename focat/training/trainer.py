@@ -20,7 +20,6 @@ from types import FrameType
 from typing import Any
 
 import torch
-import torch.fx.experimental._config
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -28,7 +27,6 @@ from focat.config import Settings
 from focat.corpus.store import Store
 from focat.errors import FocatError
 from focat.files import disk_errors, locked
-from focat.model.transformer import Transformer
 from focat.progress import QUIET, Progress
 from focat.training.checkpoints import (
     TrainingState,
@@ -39,20 +37,18 @@ from focat.training.checkpoints import (
     tidy,
     training_tensors,
 )
-from focat.training.loss_kernel import fastest_kernel
 from focat.training.masters import MasterWeights
-from focat.training.objective import Losses, chunked_loss, token_weights
+from focat.training.objective import Losses
 from focat.training.processes import Processes, joined
 from focat.training.reporting import Report, training_line, validation_line
 from focat.training.run import Run, load_weights
 from focat.training.schedule import Spent, discount_at, learning_rate, share_spent
+from focat.training.step import TrainingStep, wants_compilation, wants_half_precision
 from focat.training.validation import bleu, bleu_sentences, dev_losses, translate_sentences
-from focat.windows.batch import Side
 from focat.windows.loader import Ahead, Loader, Update, pinned
 from focat.windows.scramble import scramble
 
 _NO_MEMORY = re.compile("out of memory|not enough memory|allocate memory|ALLOC_FAILED")  # in errors without a type
-_COMPILER = {"size_asserts": False}  # launching kernels is what a fast GPU waits for: no checks in between
 _MOST_SKIPPED = 20  # updates in a row whose gradient is not finite: it will not get better by itself
 
 
@@ -76,21 +72,6 @@ class Interrupted(Exception):
         self.exit_code = 128 + number
 
 
-class TrainingStep(nn.Module):
-    """What is differentiated: a batch to its discounted loss, and the loss of each of its tokens."""
-
-    def __init__(self, model: Transformer, smoothing: float, chunk: int, compiled: bool) -> None:
-        super().__init__()
-        self.model, self.smoothing, self.chunk = model, smoothing, chunk
-        self.kernel = fastest_kernel(model.output_weight.device, len(model.output_weight), compiled)
-
-    def forward(self, source: Side, target: Side, discount: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        hidden = self.model(source, target)
-        weights = token_weights(target, discount)
-        projection = self.model.output_weight
-        return chunked_loss(hidden, projection, target.tokens, weights, self.smoothing, self.chunk, self.kernel)
-
-
 class Trainer:
     """One training run in one process."""
 
@@ -101,7 +82,7 @@ class Trainer:
         self.dev = store.split("dev") if "dev" in store.splits else None
         training = settings.training
         self.device = processes.device
-        self.half = _half_precision(training.precision, self.device)
+        self.half = wants_half_precision(training, self.device)
         if self.device.type == "cuda":
             torch.set_num_threads(1)  # the CPU only launches kernels: its own work is too small to share
         torch.set_float32_matmul_precision("high")  # what is left in float32 may use TF32 on GPUs
@@ -139,13 +120,7 @@ class Trainer:
         if found:
             self._restore(training_tensors(found[1]))
 
-        compiled = training.compile == "always" or (training.compile == "auto" and self.device.type == "cuda")
-        if compiled:
-            torch.fx.experimental._config.use_duck_shape = False  # lengths that are equal once need not stay so
-            for layer in (*self.model.encoder, *self.model.decoder):
-                layer.compile(dynamic=True, options=_COMPILER)  # layers are alike: two are compiled, all run
-        objective = settings.objective
-        step = TrainingStep(self.model, objective.label_smoothing, objective.chunk_tokens, compiled)
+        step = TrainingStep(self.model, settings.objective, wants_compilation(training, self.device))
         self.step: nn.Module = DistributedDataParallel(step) if processes.many else step
 
         self._skipped = torch.zeros(2, device=self.device)  # in all, and in a row
@@ -268,7 +243,7 @@ class Trainer:
         }
         if report is not None:
             report.write("train", self.state.update, **figures)
-            report.say(training_line({"update": self.state.update, **figures}))
+            report.now(training_line({"update": self.state.update, **figures}))
             if skipped:
                 report.say(f"{figures['skipped']} updates so far had a gradient that is not finite, and were skipped")
         if in_a_row >= _MOST_SKIPPED:
@@ -383,12 +358,6 @@ class Trainer:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-def _half_precision(wanted: str, device: torch.device) -> bool:
-    if wanted == "auto":
-        return device.type == "cuda" and torch.cuda.is_bf16_supported()
-    return wanted == "bfloat16"
 
 
 def _weights_of(path: Any) -> Any:

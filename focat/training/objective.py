@@ -40,11 +40,9 @@ class Losses:
     def of(cls, target: Side, smoothed: Tensor, plain: Tensor) -> Losses:
         """From the loss of every token, (windows, length) each: with label smoothing, and without."""
         current = target.segments == target.current[:, None]
-        context = (target.segments >= 0) & ~current
-        sums = [
-            (values * mask).sum() for values in (torch.ones_like(plain), smoothed, plain) for mask in (current, context)
-        ]
-        return cls(torch.stack(sums).double())
+        masks = torch.stack([current, (target.segments >= 0) & ~current])  # (2, windows, length)
+        values = torch.stack([torch.ones_like(plain), smoothed, plain])  # (3, windows, length)
+        return cls((values.flatten(1).double() @ masks.flatten(1).double().T).flatten())
 
     @classmethod
     def none(cls, device: torch.device | str) -> Losses:

@@ -23,7 +23,7 @@ from focat.config.schema import WindowSettings
 from focat.corpus.prepare import prepare
 from focat.corpus.store import Store
 from focat.progress import QUIET
-from focat.windows.inspect import _length_figures, inspect_split, show_inspection
+from focat.windows.inspect import _length_figures, draw_windows, inspect_split, show_inspection
 
 ALPHABET = "the quick brown fox jumps over a lazy dog"  # 41 characters
 GREETING = "hallo du da drueben und auch dort"  # 33 characters
@@ -188,3 +188,14 @@ def test_an_error_is_one_line_and_exit_code_2(
     assert run_focat("inspect", *named) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
+
+
+def test_the_picture_holds_the_windows_and_needs_no_network(store: Store, tmp_path: Path) -> None:
+    found = inspect_split(store, "train", WindowSettings(before=1), 2)
+    draw_windows(found, tmp_path / "windows.svg")
+    picture = (tmp_path / "windows.svg").read_text(encoding="utf-8")
+    assert picture.startswith("<svg")
+    assert "url(" not in picture.replace("url(#", "")  # nothing but parts of itself
+    for source, target in found.windows:
+        for text in (source, target):
+            assert text.plain.split()[0] in picture

@@ -34,7 +34,7 @@ def token_weights(target: Side, discount: float | Tensor) -> Tensor:
 class Losses:
     """Sums over the tokens of one or more batches, as one tensor so that they travel together."""
 
-    sums: Tensor  # (6,) float64: see the properties
+    sums: Tensor  # (6,) float64: tokens, their smoothed losses, their plain losses; of current and context each
 
     @classmethod
     def of(cls, target: Side, smoothed: Tensor, plain: Tensor) -> Losses:

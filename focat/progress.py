@@ -81,4 +81,9 @@ class Progress:
         bar.finish("done")
 
 
+def shortened(text: str, most: int = 160) -> str:
+    """A text that may be long, cut to what fits on a screen."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 QUIET = Progress(out=None)

@@ -27,7 +27,7 @@ from focat.config import Settings
 from focat.corpus.store import Store
 from focat.errors import FocatError
 from focat.files import disk_errors, locked
-from focat.progress import QUIET, Progress
+from focat.progress import QUIET, Progress, shortened
 from focat.training.checkpoints import (
     TrainingState,
     load_checkpoint,
@@ -278,7 +278,8 @@ class Trainer:
             report.write("validation", self.state.update, **figures, samples=shown)
             report.say(validation_line({"update": self.state.update, **figures}))
             for sample in samples:
-                report.say(f"    {sample.source}\n  → {sample.translation}\n  = {sample.reference}")
+                for mark, text in ((" ", sample.source), ("→", sample.translation), ("=", sample.reference)):
+                    report.say(f"  {mark} {shortened(text)}")
 
     def _samples_to_show(self) -> list[int]:
         """A few sentences of the dev set, others at each validation."""

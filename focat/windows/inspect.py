@@ -20,6 +20,7 @@ from focat.config.schema import WindowSettings
 from focat.corpus.store import SIDES, Split, Store, counts_line
 from focat.corpus.tokenizer import Vocabulary
 from focat.files import write_whole
+from focat.progress import shortened
 from focat.windows.batch import Side
 from focat.windows.windows import cut_windows, gather
 
@@ -133,15 +134,11 @@ def _suspicious(store: Store, split: Split, most: int = 6) -> list[dict[str, Any
         {
             "pair": pair,
             "why": why,
-            "source": _shortened(store.tokenizer.source.decode(split.source[pair])),
-            "target": _shortened(store.tokenizer.target.decode(split.target[pair])),
+            "source": shortened(store.tokenizer.source.decode(split.source[pair])),
+            "target": shortened(store.tokenizer.target.decode(split.target[pair])),
         }
         for pair, why in found
     ]
-
-
-def _shortened(text: str, most: int = 160) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _coloured(side: Side, vocabulary: Vocabulary) -> Text:

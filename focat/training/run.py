@@ -88,12 +88,14 @@ class Run:
         )
 
     def weights_folder(self) -> Path:
-        """Where the weights to use are: averaged if there are any, else the best checkpoint, else the last."""
-        if (self.averaged / "weights.safetensors").exists():
-            return self.averaged
-        best = self.path / "best"
-        if best.exists():
-            return self.path / "checkpoints" / best.read_text(encoding="utf-8").strip()
+        """Where the weights to use are: the average around the best checkpoint, else the best, else the last."""
+        if (self.path / "best").exists():
+            best = (self.path / "best").read_text(encoding="utf-8").strip()
+            average = self.averaged / "average.json"
+            # Training may have gone on and found a better one: then the average is of the past.
+            if average.exists() and json.loads(average.read_text(encoding="utf-8"))["best"] == int(best):
+                return self.averaged
+            return self.path / "checkpoints" / best
         checkpoints = self.checkpoints()
         if not checkpoints:
             raise FocatError(f"{self.path}: has no checkpoint yet; train it first")

@@ -59,8 +59,10 @@ def test_weights_are_the_averaged_else_the_best_else_the_last(lab: Lab) -> None:
     (run.path / "best").write_text("0000004\n")
     assert run.weights_folder().name == "0000004"
     run.averaged.mkdir()
-    (run.averaged / "weights.safetensors").touch()
+    (run.averaged / "average.json").write_text('{"best": 4}')
     assert run.weights_folder() == run.averaged
+    (run.path / "best").write_text("0000008\n")  # training went on, and the average is of the past
+    assert run.weights_folder().name == "0000008"
 
 
 # ------------------------------------------------------------------------------------------------------ going on

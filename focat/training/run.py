@@ -146,7 +146,7 @@ def load_weights(model: Transformer, folder: Path) -> None:
     """Put stored weights into a model of the same shape; no pickle is involved."""
     path, stored = folder / "weights.safetensors", read_weights(folder)
     parameters = dict(model.named_parameters())
-    for name in parameters.keys() | stored.keys():
+    for name in dict.fromkeys([*parameters, *stored]):
         expected, found = (tensors[name].shape if name in tensors else None for tensors in (parameters, stored))
         if expected != found:
             raise FocatError(

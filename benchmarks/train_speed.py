@@ -4,8 +4,8 @@
     python -m benchmarks.train_speed STORE --device cuda --batch-tokens 32768 --seconds 40
 
 Every system gets a process of its own and reads the store through the real loader. Both minimise the label-smoothed
-loss with fused AdamW, in bfloat16 on a GPU; tokens are real target tokens, padding does not count. The rate is the
-median over intervals of a few updates: what a long run sees, whatever a noisy machine or a late compilation does.
+loss with fused AdamW, in bfloat16 on a GPU; tokens are real target tokens, padding does not count. Two rates are given:
+the median over intervals of a few updates, and the mean over all of them, which a late compilation lowers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class Figures:
     """What one system did."""
 
     system: str
-    tokens_per_second: float
+    tokens_per_second: float  # median over intervals
+    mean_tokens_per_second: float
     first_update_seconds: float  # from the start of the process
     peak_gib: float
     updates: int
@@ -64,6 +65,7 @@ def _row(figures: Figures, results: list[Figures]) -> str:
     ratio = figures.tokens_per_second / first.tokens_per_second
     return (
         f"{figures.system:12} {figures.tokens_per_second:>10,.0f} target tokens/s  {ratio:5.2f} × {first.system}  "
+        f"mean {figures.mean_tokens_per_second:>10,.0f}  "
         f"peak {figures.peak_gib:6.2f} GiB  first update after {figures.first_update_seconds:5.1f} s  "
         f"({figures.updates} updates, loss {figures.loss:.2f})"
     )
@@ -109,7 +111,7 @@ def _measure(system: str, options: argparse.Namespace) -> Figures:
         while time.time() < warm_until:
             update(next(ahead))
         wait()
-        begun, updates, loss, rates = time.time(), 0, None, []
+        begun, updates, loss, rates, total = time.time(), 0, None, [], 0
         while time.time() - begun < options.seconds:
             since, tokens = time.time(), 0
             for _ in range(_INTERVAL):
@@ -119,11 +121,13 @@ def _measure(system: str, options: argparse.Namespace) -> Figures:
                 updates += 1
             wait()  # or the clock would run ahead of the device
             rates.append(tokens / (time.time() - since))
+            total += tokens
+        mean = total / (time.time() - begun)
         if system == "focat":
             current, context, *sums = trainer._losses.sums.tolist()
             loss = (sums[0] + sums[1]) / (current + context)
         peak = torch.cuda.max_memory_allocated() / 2**30 if cuda else resource.getrusage(0).ru_maxrss / 2**20
-    return Figures(system, median(rates), first, peak, updates, float(loss))
+    return Figures(system, median(rates), mean, first, peak, updates, float(loss))
 
 
 def _marian(settings: Any, store: Any, device: Any, compiled: bool) -> Callable[[Any], Any]:

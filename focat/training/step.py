@@ -12,7 +12,10 @@ from focat.training.loss_kernel import fastest_kernel
 from focat.training.objective import chunked_loss, token_weights
 from focat.windows.batch import Side
 
-_COMPILER = {"size_asserts": False}  # launching kernels is what a fast GPU waits for: no checks in between
+_COMPILER = {
+    "size_asserts": False,  # launching kernels is what a fast GPU waits for: no checks in between
+    "triton.mix_order_reduction": False,  # normalisation's backward is faster in two kernels, and the same for all sizes
+}
 
 
 class TrainingStep(nn.Module):

@@ -85,6 +85,7 @@ class Trainer:
         self.half = wants_half_precision(training, self.device)
         if self.device.type == "cuda":
             torch.set_num_threads(1)  # the CPU only launches kernels: its own work is too small to share
+            torch.autograd.set_multithreading_enabled(False)  # nor is backward worth a thread that waits for this one
         torch.set_float32_matmul_precision("high")  # what is left in float32 may use TF32 on GPUs
 
         torch.manual_seed(training.seed)

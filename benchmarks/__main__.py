@@ -25,6 +25,7 @@ def main() -> None:
         _run("prepare_speed", "--source", str(texts[0]), "--target", str(texts[1]), "--vocabulary", "1000")
         _run("feed_rate", str(store))
         _run("train_speed", str(store), "--preset", "small", "--seconds", "30")
+        _run("score_speed")
 
 
 def _text_files(folder: Path) -> list[Path]:

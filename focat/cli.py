@@ -87,12 +87,16 @@ def config(
     schema: Annotated[bool, typer.Option("--schema", help="Write a JSON schema of settings files, for editors.")] = (
         False
     ),
+    reference: Annotated[bool, typer.Option("--reference", help="Write about every setting, as Markdown.")] = False,
 ) -> None:
     """Show the settings that a file and overrides amount to, or the schema of all settings."""
     from focat.config import Settings, dump_settings, load_settings
     from focat.config.loading import settings_schema
+    from focat.config.reference import settings_reference
 
-    if schema:
+    if reference:
+        print(settings_reference(), end="")
+    elif schema:
         print(json.dumps(settings_schema(), indent=2, ensure_ascii=False))
     else:
         print(dump_settings(load_settings(config, overrides or ()) if config else Settings()), end="")
@@ -173,6 +177,547 @@ def average(
 
     chosen = average(Run.open(run), count, parse_rule(rule))
     print(f"{run}/averaged: the mean of {len(chosen)} checkpoints: {', '.join(map(str, chosen))}")
+
+
+@app.command()
+def translate(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder that `focat train` made.")],
+    input: Annotated[Path, typer.Argument(metavar="INPUT", help="File to translate; - is standard input.")] = Path("-"),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write; standard output if not given.")
+    ] = Path("-"),
+    format: Annotated[
+        str | None, typer.Option(help="text, jsonl, srt or vtt; by the end of the file's name if not given.")
+    ] = None,
+    split: Annotated[bool, typer.Option("--split", help="The input is running text: cut it into sentences.")] = False,
+    context: Annotated[
+        str | None,
+        typer.Option(help="Target context: reuse (our own translations), regenerate (the paper) or none."),
+    ] = None,
+    unconstrained: Annotated[
+        bool,
+        typer.Option("--unconstrained", help="Let a window have any number of sentences, and keep the last (paper)."),
+    ] = False,
+    window: Annotated[
+        int | None, typer.Option(min=1, help="Sentences in a window; as in training if not given.")
+    ] = None,
+    others: Annotated[
+        list[Path] | None, typer.Option("--with", metavar="RUN", help="Another run, to decide together. Repeatable.")
+    ] = None,
+    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept at each step; 1 is greedy.")] = None,
+    length_penalty: Annotated[
+        float | None, typer.Option(min=0, help="Scores are divided by length to this power.")
+    ] = None,
+    nbest: Annotated[int | None, typer.Option(min=1, help="Translations to show of each sentence.")] = None,
+    scores: Annotated[bool, typer.Option("--scores", help="Show the score of each translation.")] = False,
+    sample: Annotated[bool, typer.Option("--sample", help="Draw translations at random by their probability.")] = False,
+    temperature: Annotated[float | None, typer.Option(help="With --sample: below 1 is less daring.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="With --sample: draw from the likeliest of this mass.")] = None,
+    seed: Annotated[int | None, typer.Option(help="With --sample: another seed is another draw.")] = None,
+    batch_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of a batch.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Translate documents, each sentence in its context, one line for each line; resumes by itself if interrupted."""
+    from dataclasses import asdict
+
+    from focat.api import load
+    from focat.progress import QUIET, Progress
+
+    to_terminal = output == Path("-") and sys.stdout.isatty()  # where progress would run into the translation
+    typed = input == Path("-") and sys.stdin is not None and sys.stdin.isatty()
+    if typed:
+        print("Type one sentence to a line; a blank line begins another document, Ctrl-D ends.", file=sys.stderr)
+    figures = load([run, *(others or [])], device).translate_file(
+        input,
+        output,
+        format,
+        split,
+        scores,
+        overwrite,
+        QUIET if quiet or to_terminal else Progress(),
+        context=context,
+        constrained=not unconstrained,
+        window=window,
+        ahead=1 if typed else None,
+        beam=beam,
+        length_penalty=length_penalty,
+        nbest=nbest,
+        sample=sample or None,
+        temperature=temperature,
+        top_p=top_p,
+        seed=seed,
+        batch_tokens=batch_tokens,
+    )
+    _write_json(json_file, asdict(figures))
+
+
+@app.command()
+def contrast(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder that `focat train` made.")],
+    suite: Annotated[
+        list[Path],
+        typer.Option(metavar="FILE", help="A suite: Voita et al., ContraPro and its relatives, JSONL. Repeatable."),
+    ],
+    context_source: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Source context of a suite like ContraPro, as text.")
+    ] = None,
+    context_target: Annotated[Path | None, typer.Option(metavar="FILE", help="Its target context, as text.")] = None,
+    documents: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Or the folder of documents that its context is in.")
+    ] = None,
+    rule: Annotated[
+        str, typer.Option(help="Score of a candidate: current-sum, current-mean or window-mean (the paper).")
+    ] = "current-sum",
+    target_context: Annotated[
+        str, typer.Option(help="gold (the suite's), own (the model's translation of it) or none.")
+    ] = "gold",
+    window: Annotated[
+        int | None, typer.Option(min=1, help="Sentences in a window; as in training if not given.")
+    ] = None,
+    uneven: Annotated[
+        str, typer.Option(help="Where target context is missing: shorter windows, or keep all of the source.")
+    ] = "shorter",
+    fill: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What stands in for missing sentences; the paper has '...'.")
+    ] = None,
+    detokenise: Annotated[
+        bool, typer.Option("--detokenise", help="Undo the suite's tokenisation (Voita et al.).")
+    ] = False,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case the suite.")] = False,
+    translate: Annotated[
+        bool, typer.Option("--translate", help="Also translate, and see whether the right word is produced.")
+    ] = False,
+    instances: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the answer to each instance, as JSONL.")
+    ] = None,
+    precision: Annotated[str, typer.Option(help="float32, or bfloat16: faster on GPUs, less exact.")] = "float32",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --instances.")] = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Measure what context is for: how often a system prefers the right translation, by phenomenon and distance."""
+    from rich.console import Console
+
+    from focat.evaluation.contrast_report import figures, instance_lines, sections, show
+    from focat.evaluation.contrast_run import (
+        Asking,
+        ask,
+        check_free,
+        parse_precision,
+        parse_target,
+        parse_uneven,
+        read_suites,
+    )
+    from focat.evaluation.scoring import device_named, parse_rule
+    from focat.evaluation.suites import Form
+    from focat.files import write_whole
+    from focat.progress import Progress
+    from focat.training.run import Run
+
+    asking = Asking(
+        parse_rule(rule),
+        parse_target(target_context),
+        window,
+        parse_uneven(uneven),
+        fill,
+        Form(detokenise, lowercase),
+        parse_precision(precision),
+        translate,
+    )
+    check_free(instances, overwrite)
+    opened = Run.open(run)
+    suites = read_suites(suite, opened, window, context_source, context_target, documents)
+    results, setup = ask(opened, suites, asking, device_named(device), Progress())
+    found = sections(results, setup)
+    if instances is not None:
+        write_whole(instances, instance_lines(results, setup.rule))
+    show(found, setup.rule, Console(highlight=False))
+    _write_json(json_file, figures(results, found, setup))
+
+
+@app.command()
+def score(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder that `focat train` made.")],
+    source: Annotated[
+        Path, typer.Argument(metavar="SOURCE", help="Sentences, one to a line; a blank line ends a document.")
+    ],
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="Their translations, line for line.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where to write; standard output if not given."),
+    ] = None,
+    format: Annotated[
+        str | None, typer.Option(help="tsv, or jsonl with every token; by the end of the output's name if not given.")
+    ] = None,
+    others: Annotated[
+        list[Path] | None, typer.Option("--with", metavar="RUN", help="Another run, to decide together. Repeatable.")
+    ] = None,
+    window: Annotated[
+        int | None, typer.Option(min=1, help="Sentences in a window; as in training if not given.")
+    ] = None,
+    precision: Annotated[str, typer.Option(help="float32, or bfloat16: faster on GPUs, less exact.")] = "float32",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output.")] = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Score translations, each sentence after its context: log-probabilities of sentences and of their tokens."""
+    from focat.api import load
+    from focat.evaluation.contrast_run import parse_precision
+    from focat.evaluation.document_scores import parse_style, read_pairs, score_lines, summary
+    from focat.evaluation.quality import check_output
+    from focat.files import write_whole
+    from focat.progress import Progress
+
+    style = parse_style(format, output)
+    check_output(output, overwrite)
+    how = parse_precision(precision)
+    pairs = read_pairs(source, target)
+    progress = Progress()
+    scored = load([run, *(others or [])], device).score_pairs(pairs, window, how, progress)
+    lines = score_lines(scored, style)
+    if output is None:
+        for line in lines:
+            print(line)
+    else:
+        write_whole(output, "".join(line + "\n" for line in lines))
+    found = summary(scored)
+    progress.say(
+        f"{found['sentences']:,} sentences of {found['documents']:,} documents: log-probability "
+        f"{found['per_sentence']:.4f} per sentence, {found['per_token']:.4f} per token, perplexity "
+        f"{found['perplexity']:.3f}" + (f"; {found['shortened']:,} lost context" if found["shortened"] else "")
+    )
+    _write_json(json_file, found)
+
+
+@app.command()
+def evaluate(
+    run: Annotated[Path | None, typer.Argument(metavar="[RUN]", help="A run that translates the test set.")] = None,
+    hypothesis: Annotated[Path | None, typer.Option(metavar="FILE", help="Translations that exist already.")] = None,
+    reference: Annotated[Path | None, typer.Option(metavar="FILE", help="What they are compared with.")] = None,
+    source: Annotated[Path | None, typer.Option(metavar="FILE", help="What is translated; COMET reads it.")] = None,
+    documents: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The document of each line; else a blank line ends one.")
+    ] = None,
+    split: Annotated[str, typer.Option(help="Of the run's own corpora: test or dev.")] = "test",
+    context: Annotated[str | None, typer.Option(help="Target context: reuse, regenerate or none.")] = None,
+    unconstrained: Annotated[
+        bool, typer.Option("--unconstrained", help="Let a window have any number of sentences (the paper).")
+    ] = False,
+    window: Annotated[int | None, typer.Option(min=1, help="Sentences in a window.")] = None,
+    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept at each step.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
+    metrics: Annotated[str, typer.Option(help="Of bleu, chrf, chrf++, ter and comet.")] = "bleu,chrf,ter",
+    fragments: Annotated[int | None, typer.Option(min=2, help="Also score lines of so many sentences.")] = None,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case both sides, not for COMET.")] = False,
+    tokenize: Annotated[str | None, typer.Option(help="sacrebleu's tokenizer for BLEU; 13a if not given.")] = None,
+    comet_model: Annotated[str, typer.Option(help="A COMET model's name, or its .ckpt file.")] = (
+        "Unbabel/wmt22-comet-da"
+    ),
+    comet_context: Annotated[int, typer.Option(min=0, help="Sentences that doc-COMET reads along.")] = 0,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Keep translations.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --output.")] = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Measure translations: BLEU, chrF, TER and COMET, of sentences and of documents."""
+    from rich.console import Console
+
+    from focat.evaluation.metrics import check_tokenize, parse_metrics
+    from focat.evaluation.quality import (
+        Measures,
+        check_output,
+        evaluate,
+        evaluation_record,
+        read_texts,
+        show_evaluation,
+        write_evaluation,
+        write_translations,
+    )
+    from focat.progress import Progress
+
+    if (run is None) == (hypothesis is None):
+        raise FocatError("evaluate: give either a RUN that translates, or --hypothesis with translations")
+    if reference is None and (hypothesis or source):
+        raise FocatError("evaluate: give the file to compare with, --reference")
+    if run and reference and source is None:
+        raise FocatError(f"evaluate: give the file that {run} is to translate into {reference}, --source")
+    measures = Measures(
+        parse_metrics(metrics), fragments, lowercase, tokenize, comet_model=comet_model, comet_context=comet_context
+    )
+    check_tokenize(tokenize)
+    measures.check(source is not None or run is not None)
+    check_output(output, overwrite)
+    progress = Progress()
+    if run is not None:
+        from focat.api import load
+        from focat.evaluation.translating import documents_of, translate_documents
+
+        model = load(run, device)
+        chosen = documents_of(model, split, source, reference, documents)
+        texts, made = translate_documents(
+            model, chosen, progress, context=context, constrained=not unconstrained, window=window, beam=beam
+        )
+        system = run.resolve().name
+    elif hypothesis is not None and reference is not None:
+        texts, made = read_texts(hypothesis, reference, source, documents), None
+        system = hypothesis.stem
+    if output is not None:
+        write_translations(output, texts.hypotheses)
+    figures = evaluate(texts, measures, progress)
+    show_evaluation(system, texts, figures, Console(highlight=False))
+    if json_file is not None:
+        write_evaluation(json_file, evaluation_record(system, texts, figures, made))
+
+
+@app.command()
+def compare(
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="[NAME=]FILE...", help="Results of systems, the baseline first; equal names are one."),
+    ],
+    reference: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The files are translations; this is what they should be.")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(help="Columns of a suite: phenomenon, distance, suite, or a label of its instances.")
+    ] = None,
+    all_pairs: Annotated[bool, typer.Option("--all-pairs", help="Not only against the first.")] = False,
+    test: Annotated[str, typer.Option(help="For BLEU, chrF and TER: randomisation or bootstrap.")] = "randomisation",
+    correction: Annotated[str, typer.Option(help="For many comparisons: holm, benjamini-hochberg or none.")] = "holm",
+    trials: Annotated[int, typer.Option(min=1, help="Of randomisation and permutation.")] = 10_000,
+    resamples: Annotated[int, typer.Option(min=2, help="Of the bootstrap.")] = 1_000,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed, other trials.")] = 12345,
+    metrics: Annotated[str, typer.Option(help="With --reference: of bleu, chrf, chrf++ and ter.")] = "bleu,chrf,ter",
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="With --reference: lower-case both.")] = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Compare systems: is the difference more than chance, and how large is it?"""
+    from rich.console import Console
+
+    from focat.evaluation.comparison import compare, parse_correction, parse_test, show_comparison
+    from focat.evaluation.metrics import parse_metrics
+    from focat.evaluation.quality import Measures
+    from focat.evaluation.systems import read_systems
+    from focat.progress import Progress
+
+    how, test_name, progress = parse_correction(correction), parse_test(test), Progress()
+    measures = Measures(parse_metrics(metrics), lowercase=lowercase)
+    measures.check(has_source=False)
+    systems = read_systems(files, progress, measures, reference, by)
+    found = compare(systems, progress, all_pairs, test_name, how, trials, resamples, seed)
+    show_comparison(found, Console(highlight=False))
+    _write_json(json_file, found.record())
+
+
+@app.command()
+def analyse(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders that `focat train` made.")],
+    split: Annotated[str, typer.Option(help="Of the store they were trained on: test or dev.")] = "test",
+    source: Annotated[Path | None, typer.Option(metavar="FILE", help="Or a text of one's own, a line a sentence.")] = (
+        None
+    ),
+    target: Annotated[Path | None, typer.Option(metavar="FILE", help="Its translation, line for line.")] = None,
+    documents: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The document of each line; else a blank line ends one.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Whole documents, until so many sentences.")] = None,
+    parts: Annotated[
+        str, typer.Option(help="Of attention, losses, robustness and context.")
+    ] = "attention,losses,robustness,context",
+    by: Annotated[str | None, typer.Option(help="Show attention by layer or by head too.")] = None,
+    windows: Annotated[str, typer.Option(help="Window sizes, for robustness.")] = "1-6",
+    bleu: Annotated[bool, typer.Option("--bleu", help="Robustness: also translate with windows of each size.")] = False,
+    drop: Annotated[str, typer.Option(help="Context: drop sentences from both sides, source or target.")] = "both",
+    suite: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="A contrastive suite, for robustness and context. Repeatable."),
+    ] = None,
+    context_source: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Source context of a suite like ContraPro, as text.")
+    ] = None,
+    context_target: Annotated[Path | None, typer.Option(metavar="FILE", help="Its target context, as text.")] = None,
+    detokenise: Annotated[bool, typer.Option("--detokenise", help="Undo the tokenisation of suites.")] = False,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case suites.")] = False,
+    rule: Annotated[
+        str, typer.Option(help="Score of a candidate: current-sum, current-mean or window-mean (the paper).")
+    ] = "current-sum",
+    trials: Annotated[int, typer.Option(min=1, help="Of approximate randomisation.")] = 10_000,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed, other trials.")] = 12345,
+    items: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the figures of each window and instance, as JSONL.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --items.")] = False,
+    json_file: JsonFile = None,
+) -> None:
+    """See where attention and loss go, what other window sizes do, and what each context sentence is worth."""
+    from rich.console import Console
+
+    from focat.analysis.analyse import Asked, analyse, check_free, parse_parts
+    from focat.analysis.contributions import parse_sides
+    from focat.analysis.phenomena import read_suites
+    from focat.analysis.robustness import parse_sizes
+    from focat.analysis.systems import Chosen
+    from focat.analysis.tables import parse_by, show_analysis
+    from focat.evaluation.scoring import device_named, parse_rule
+    from focat.evaluation.suites import ContextFiles, Form
+    from focat.files import write_whole
+    from focat.progress import Progress
+
+    if (context_source is None) != (context_target is None):
+        raise FocatError("analyse: give both of --context-source and --context-target, or neither")
+    context = ContextFiles(context_source, context_target) if context_source and context_target else None
+    chosen, shown = Chosen(split, source, target, documents, limit), parse_by(by)
+    asked = Asked(
+        parse_parts(parts),
+        parse_sizes(windows),
+        parse_sides(drop),
+        read_suites(suite or [], context, Form(detokenise, lowercase)),
+        parse_rule(rule),
+        bleu,
+        trials,
+        seed,
+    )
+    check_free(items, overwrite)
+    found = analyse(runs, chosen, asked, Progress(), device_named(device))
+    show_analysis(found, shown, Console(highlight=False))
+    if items is not None:
+        write_whole(items, "".join(found.item_lines()))
+    _write_json(json_file, found.record())
+
+
+@app.command()
+def reproduce(
+    plan: Annotated[
+        str | None, typer.Argument(metavar="[PLAN]", help="A plan that comes with focat, or a file; none lists them.")
+    ] = None,
+    overrides: Overrides = None,
+    folder: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where to work; reproduced/PLAN if not given.")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="SYSTEM", help="Work on this system alone. Repeatable.")
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="Save and stop after so many minutes; exit code 3 if work is left.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Systems at the same time; one on each GPU if not given.")
+    ] = None,
+    list_only: Annotated[bool, typer.Option("--list", help="Show the steps and which are done; do nothing.")] = False,
+    part: Annotated[str | None, typer.Option(hidden=True)] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Train and measure the systems of a plan, as often as it takes, and build the paper's tables."""
+    from rich.console import Console
+
+    from focat.progress import Progress
+    from focat.reproduce import command
+
+    console, changes, chosen = Console(highlight=False, soft_wrap=True), overrides or [], only or []
+    if plan is None:
+        command.show_plans(console)
+        return
+    if list_only:
+        steps = command.list_steps(plan, folder, changes, chosen)
+        command.show_steps(steps, console)
+        _write_json(json_file, steps)
+        return
+    if part is not None and folder is not None:
+        raise typer.Exit(command.reproduce_part(plan, folder, changes, Progress(), part, minutes).exit_code)
+    outcome, tables, where = command.reproduce(plan, folder, changes, Progress(), chosen, minutes, jobs)
+    command.show_outcome(outcome, tables, where, console)
+    _write_json(json_file, tables.record())
+    raise typer.Exit(outcome.exit_code)
+
+
+@app.command()
+def report(
+    runs: Annotated[list[str], typer.Argument(metavar="[NAME=]RUN...", help="Runs to tell of, the baseline first.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="The page; RUN/report.html or report.html if not given."),
+    ] = None,
+    results: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[NAME=]FILE", help="Results that do not lie in RUN/results. Repeatable."),
+    ] = None,
+    suite: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="A suite, to show examples from it. Repeatable.")
+    ] = None,
+    context_source: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Source context of a suite like ContraPro, as text.")
+    ] = None,
+    context_target: Annotated[Path | None, typer.Option(metavar="FILE", help="Its target context, as text.")] = None,
+    examples: Annotated[int, typer.Option(min=0, help="How many instances to show on which systems disagree.")] = 6,
+    window: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The window whose attention is shown: its source, a blank line, its translation."
+        ),
+    ] = None,
+    attention_of: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Whose attention; the last run that sees context if not given.")
+    ] = None,
+    layer: Annotated[int | None, typer.Option(min=1, help="Of which layer; the last if not given.")] = None,
+    plots: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Also write all plots here, as PNG and SVG.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the page and the plots.")] = False,
+) -> None:
+    """Make one page of it all: tables, plots, attention, examples, and how each figure was obtained."""
+    import shlex
+
+    from focat.analysis.phenomena import read_suites
+    from focat.evaluation.suites import AS_PUBLISHED, ContextFiles
+    from focat.progress import Progress
+    from focat.report.gather import named
+    from focat.report.page import Choices, write_report
+
+    if (context_source is None) != (context_target is None):
+        raise FocatError("report: give both of --context-source and --context-target, or neither")
+    context = ContextFiles(context_source, context_target) if context_source and context_target else None
+    page = output or (named(runs[0])[1] / "report.html" if len(runs) == 1 else Path("report.html"))
+    write_report(
+        runs,
+        page,
+        results or [],
+        suites=read_suites(suite or [], context, AS_PUBLISHED),
+        choices=Choices(window, attention_of, layer, examples, device),
+        plots=plots,
+        overwrite=overwrite,
+        command=shlex.join(["focat", *sys.argv[1:]]),
+        progress=Progress(),
+    )
+    print(f"open {page}")
+
+
+@app.command()
+def doctor(
+    install_comet: Annotated[
+        bool, typer.Option("--install-comet", help="Install COMET in an environment of its own.")
+    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Leave out what takes seconds.")] = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Say whether this machine is ready, and what to run if not."""
+    from rich.console import Console
+
+    from focat.doctor import examine, record, show_checks
+    from focat.evaluation.comet import install
+    from focat.progress import Progress
+
+    progress = Progress()
+    if install_comet:
+        install(progress)
+    checks = examine(progress, quick)
+    show_checks(checks, Console(highlight=False))
+    _write_json(json_file, record(checks))
+    if any(check.state == "missing" for check in checks):
+        raise typer.Exit(1)
 
 
 def _write_json(path: Path | None, content: Any) -> None:

@@ -45,7 +45,8 @@ class Question:
 
 def questions(instances: int = _INSTANCES, seed: int = _SUITE_SEED) -> list[Question]:
     """The suites of the generated corpus."""
-    pronouns = Question("pronoun (er, sie, es)", contrapro_instances(*contrapro_suite(instances, seed)))
+    entries, *context = contrapro_suite(instances, seed)
+    pronouns = Question("pronoun (er, sie, es)", contrapro_instances(entries, (context[0], context[1])))
     names = {"deixis": "address (du, Sie)", "lex_cohesion": "word choice", "ellipsis_vp": "elided verb"}
     return [pronouns, *(Question(names[p], voita_instances(voita_suite(p, instances, seed))) for p in PHENOMENA)]
 

@@ -14,28 +14,39 @@ class Bar:
 
     def __init__(self, label: str, unit: str, total: int | None, out: TextIO | None) -> None:
         self.label, self.unit, self.total, self.done = label, unit, total, 0
+        self._earlier = 0  # how much of it was done before this process began
         self._out = out
         self._live = out is not None and out.isatty()
         self._start = self._shown = time.monotonic()
         self._show()
 
-    def advance(self, count: int = 1) -> None:
-        """Some more is done."""
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return time.monotonic() - self._start
+
+    @property
+    def rate(self) -> float:
+        """How much is done in a second."""
+        return (self.done - self._earlier) / max(self.seconds, 1e-6)
+
+    def advance(self, count: int = 1, earlier: bool = False) -> None:
+        """Some more is done, now or in an earlier session."""
         self.done += count
+        self._earlier += count * earlier
         if time.monotonic() - self._shown > (0.1 if self._live else 10.0):
             self._show()
 
     def finish(self, how: str) -> None:
         """Say how it ended, and how long it took."""
         if self._out is not None:
-            elapsed = time.monotonic() - self._start
-            print(f"{self._head()}{self._text()} {how} in {elapsed:.1f} s", file=self._out, flush=True)
+            print(f"{self._head()}{self._text()} {how} in {self.seconds:.1f} s", file=self._out, flush=True)
 
     def _show(self) -> None:
         self._shown = time.monotonic()
         if self._out is not None and (self._live or self.done):
             end = "" if self._live else "\n"
-            print(f"{self._head()}{self._text()} …", end=end, file=self._out, flush=True)
+            print(f"{self._head()}{self._text()}{self._left()} …", end=end, file=self._out, flush=True)
 
     def _head(self) -> str:
         return "\r\x1b[2K" if self._live else ""
@@ -43,9 +54,16 @@ class Bar:
     def _text(self) -> str:
         if not self.unit:
             return self.label
-        rate = self.done / max(time.monotonic() - self._start, 1e-6)
+        digits = 1 if 0 < self.rate < 10 else 0
         of = f" of {self.total:,}" if self.total else ""
-        return f"{self.label}: {self.done:,}{of} {self.unit}, {rate:,.0f}/s"
+        return f"{self.label}: {self.done:,}{of} {self.unit}, {self.rate:,.{digits}f}/s"
+
+    def _left(self) -> str:
+        if not self.total or self.rate == 0:
+            return ""
+        minutes, seconds = divmod(round((self.total - self.done) / self.rate), 60)
+        hours, minutes = divmod(minutes, 60)
+        return f", {hours}:{minutes:02}:{seconds:02} left" if hours else f", {minutes}:{seconds:02} left"
 
 
 class Progress:

@@ -41,7 +41,7 @@ def test_a_pipe_gets_a_line_every_ten_seconds_and_one_at_the_end(clock: Clock) -
             clock.now += 4
             bar.advance(1000)
     assert out.getvalue().splitlines() == [
-        "reading: 3,000 of 5,000 pairs, 250/s …",  # after 12 seconds, the first that are more than 10
+        "reading: 3,000 of 5,000 pairs, 250/s, 0:08 left …",  # after 12 seconds, the first that are more than 10
         "reading: 5,000 of 5,000 pairs, 250/s done in 20.0 s",
     ]
 

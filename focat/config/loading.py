@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -15,6 +15,7 @@ from focat.config.schema import Settings
 from focat.errors import FocatError
 
 Tree = dict[str, Any]
+Model = TypeVar("Model", bound=BaseModel)
 
 RECIPES = Path(__file__).parent.parent / "recipes"  # one settings file for each system, part of the package
 _RECIPE = "focat:"  # how a recipe is named where a settings file is expected
@@ -22,13 +23,27 @@ _RECIPE = "focat:"  # how a recipe is named where a settings file is expected
 
 def load_settings(path: Path, overrides: Sequence[str] = ()) -> Settings:
     """The settings in `path`, over those of its `base:` files, under the overrides; `focat:NAME` is a recipe."""
-    tree = _read_with_bases(_recipe(str(path)) or path, ())
+    return validated(Settings, overridden(read_tree(path), overrides), str(path))
+
+
+def read_tree(path: Path) -> Tree:
+    """What a YAML file or a recipe says, over its `base:` files, not yet validated."""
+    return _read_with_bases(packaged(str(path), RECIPES, "recipe") or path, ())
+
+
+def overridden(tree: Tree, overrides: Sequence[str]) -> Tree:
+    """The tree under `key=value` overrides."""
     for override in overrides:
         tree = _apply(tree, override)
+    return tree
+
+
+def validated(root: type[Model], tree: Tree, where: str) -> Model:
+    """The typed form of a tree; what is wrong with it, in one line that begins with `where`."""
     try:
-        return Settings.model_validate(tree)
+        return root.model_validate(tree)
     except ValidationError as error:
-        raise FocatError(f"{path}: {_explain(error, tree)}") from None
+        raise FocatError(f"{where}: {_explain(error, tree, root)}") from None
 
 
 def dump_settings(settings: Settings) -> str:
@@ -96,24 +111,24 @@ def _read_with_bases(path: Path, above: tuple[Path, ...]) -> Tree:
         raise FocatError(f"{path}: base: should be the name of a settings file, or a list of names")
     merged: Tree = {}
     for base in bases:
-        base_path = _recipe(base) or path.parent / Path(base).expanduser()
+        base_path = packaged(base, RECIPES, "recipe") or path.parent / Path(base).expanduser()
         if not base_path.is_file():
             raise FocatError(f"{path}: base: {base}: there is no file {base_path}")
-        merged = _merge(merged, _read_with_bases(base_path, (*above, path.resolve())))
-    return _merge(merged, tree)
+        merged = merge(merged, _read_with_bases(base_path, (*above, path.resolve())))
+    return merge(merged, tree)
 
 
-def _recipe(name: str) -> Path | None:
-    """The file of a recipe, if that is what is named."""
+def packaged(name: str, folder: Path, kind: str) -> Path | None:
+    """The file of a recipe (or of another kind) that comes with focat, if that is what `focat:NAME` names."""
     if not name.startswith(_RECIPE):
         return None
-    names = sorted(path.stem for path in RECIPES.glob("*.yaml"))
+    names = sorted(path.stem for path in folder.glob("*.yaml"))
     wanted = name.removeprefix(_RECIPE)
     if wanted not in names:
         near = difflib.get_close_matches(wanted, names, 1, 0.5)
         meant = f"; did you mean {_RECIPE}{near[0]}?" if near else ""
-        raise FocatError(f"{name}: there is no such recipe{meant} (there are: {', '.join(names)})")
-    return RECIPES / f"{wanted}.yaml"
+        raise FocatError(f"{name}: there is no such {kind}{meant} (there are: {', '.join(names)})")
+    return folder / f"{wanted}.yaml"
 
 
 def _read(path: Path) -> Tree:
@@ -141,12 +156,12 @@ def _read(path: Path) -> Tree:
     return tree
 
 
-def _merge(under: Tree, over: Tree) -> Tree:
+def merge(under: Tree, over: Tree) -> Tree:
     """Sections are merged, anything else is replaced."""
     merged = dict(under)
     for key, value in over.items():
         both = isinstance(value, dict) and isinstance(merged.get(key), dict)
-        merged[key] = _merge(merged[key], value) if both else value
+        merged[key] = merge(merged[key], value) if both else value
     return merged
 
 
@@ -182,7 +197,7 @@ def _apply(tree: Tree, override: str) -> Tree:
 _NO_SCALAR = ("int_type", "float_type")
 
 
-def _explain(error: ValidationError, tree: Tree) -> str:
+def _explain(error: ValidationError, tree: Tree, root: type[BaseModel] = Settings) -> str:
     """The first setting that is wrong: its name, its value, what is allowed, and the nearest valid name."""
     details = error.errors()
     # Where a section is one of several choices, what is wrong inside it says more than that it is no number.
@@ -194,7 +209,7 @@ def _explain(error: ValidationError, tree: Tree) -> str:
         name = _name(detail["loc"], tree, keep_last=detail["type"] == "missing")
         given = detail["input"]
         value = "" if detail["type"] == "missing" or isinstance(given, dict | BaseModel) else f" = {_shown(given)}"
-        problems.setdefault(f"{_shown(name)}{value}", []).append(_what_is_wrong(detail, name))
+        problems.setdefault(f"{_shown(name)}{value}", []).append(_what_is_wrong(detail, name, root))
     (subject, messages), *others = problems.items()
     text = f"{subject}: " if subject else ""
     text += ", or ".join(dict.fromkeys(messages))
@@ -207,24 +222,24 @@ def _shown(value: object) -> str:
     return text if len(text) <= 80 else text[:79] + "…"
 
 
-def _what_is_wrong(detail: Any, name: str) -> str:
+def _what_is_wrong(detail: Any, name: str, root: type[BaseModel]) -> str:
     context, location = detail.get("ctx", {}), detail["loc"]
     match detail["type"]:
         case "extra_forbidden":
-            return _no_such(name, location[:-1])
+            return _no_such(name, location[:-1], root)
         case "missing":
             return "is needed and not given"
         case "literal_error":
             return f"should be {context['expected']}{_nearest_choice(str(detail['input']), context['expected'])}"
         case "union_tag_invalid" if not isinstance(detail["input"], dict):  # a text's own method `format` is no tag
-            return _no_corpus(location)
+            return _no_corpus(location, root)
         case "union_tag_invalid":
             near = _nearest_choice(context["tag"], context["expected_tags"])
             return f"format {context['tag']} should be one of {context['expected_tags']}{near}"
         case "union_tag_not_found":
-            return _no_corpus(location)
+            return _no_corpus(location, root)
         case "model_type" | "model_attributes_type":
-            fields = [name for model in _models_at(location) for name in model.model_fields]
+            fields = [name for model in _models_at(location, root) for name in model.model_fields]
             return f"should be a section with {', '.join(fields)}"
         case "tuple_type":
             return "should be a list"
@@ -235,8 +250,8 @@ def _what_is_wrong(detail: Any, name: str) -> str:
     return message.partition(", unable to parse")[0]
 
 
-def _no_corpus(location: tuple[int | str, ...]) -> str:
-    tags = [_tag(model) or "" for model in _models_at(location)]
+def _no_corpus(location: tuple[int | str, ...], root: type[BaseModel]) -> str:
+    tags = [_tag(model) or "" for model in _models_at(location, root) if _tag(model)]
     return f"should be a corpus, a section with a format: one of {', '.join(tags)}"
 
 
@@ -253,10 +268,10 @@ def _name(location: tuple[int | str, ...], tree: Any, keep_last: bool) -> str:
     return ".".join(parts)
 
 
-def _no_such(dotted: str, location: tuple[int | str, ...]) -> str:
+def _no_such(dotted: str, location: tuple[int | str, ...], root: type[BaseModel]) -> str:
     section, dot, name = dotted.rpartition(".")
-    names = sorted({field for model in _models_at(location) for field in model.model_fields})
-    everywhere = list(_all_names(Settings))
+    names = sorted({field for model in _models_at(location, root) for field in model.model_fields})
+    everywhere = list(_all_names(root))
     near = (
         [n for n in everywhere if n.rpartition(".")[2] == name]  # the right name in the wrong place
         or [section + dot + n for n in difflib.get_close_matches(name, names, 1, 0.6)]
@@ -287,14 +302,17 @@ def _tag(model: type[BaseModel]) -> str | None:
     return str(get_args(field.annotation)[0])
 
 
-def _models_at(location: tuple[int | str, ...]) -> list[type[BaseModel]]:
-    models: list[type[BaseModel]] = [Settings]
+def _models_at(location: tuple[int | str, ...], root: type[BaseModel]) -> list[type[BaseModel]]:
+    models: list[type[BaseModel]] = [root]
+    named = False  # whether the next part is a name that the user chose, as that of a system in a plan
     for part in location:
-        if isinstance(part, int):
+        if isinstance(part, int) or named:
+            named = False
             continue
         fields = [model.model_fields[part] for model in models if part in model.model_fields]
         if fields:
             models = [inner for field in fields for inner in _models(field.annotation)]
+            named = any(get_origin(field.annotation) is dict for field in fields)
         else:
             models = [model for model in models if part == _tag(model) or model.__name__ in part]
     return models

@@ -260,19 +260,51 @@ class TrainingSettings(Section):
     """Validation sentences to translate and show at each validation."""
 
 
-class DecodingSettings(Section):
-    """How documents are translated."""
+class SearchSettings(Section):
+    """How translations of a window are looked for."""
 
     beam: PositiveInt = 4
     """Hypotheses kept at each step; 1 is greedy."""
     length_penalty: NonNegativeFloat = 0.6
     """Scores are divided by length to this power."""
-    target_context: Literal["regenerate", "reuse", "none"] = "regenerate"
-    """Where target context comes from: decode the whole window (the paper), reuse our own translations, or none."""
+    nbest: PositiveInt = 1
+    """Translations to return for each window, the best first."""
     max_ratio: PositiveFloat = 2.0
     """A translation may have this many times the tokens of its source, and `max_extra` more."""
     max_extra: NonNegativeInt = 20
     """See `max_ratio`."""
+    sample: bool = False
+    """Draw each token at random by its probability, `nbest` times for each window, instead of looking for the best."""
+    temperature: PositiveFloat = 1.0
+    """With `sample`, logits are divided by this: below 1 likely tokens become likelier still."""
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """With `sample`, draw from the likeliest tokens that together have this probability."""
+    seed: int = 1
+    """With `sample`, another seed is another draw."""
+    batch_tokens: PositiveInt | None = None
+    """Tokens of a batch: the longest source of its windows, times hypotheses; chosen for the device if not given."""
+    int8: bool = False
+    """On a CPU, compute with eight-bit integers: about twice as fast, and a little less exact."""
+
+    @model_validator(mode="after")
+    def _enough_hypotheses(self) -> SearchSettings:
+        if self.nbest > self.beam and not self.sample:
+            raise ValueError(
+                f"nbest is {self.nbest} but only {self.beam} hypotheses are kept: set beam to {self.nbest}"
+            )
+        return self
+
+    @property
+    def hypotheses(self) -> int:
+        """How many translations of a window are in the making at a time."""
+        return self.nbest if self.sample else self.beam
+
+
+class DecodingSettings(SearchSettings):
+    """How documents are translated."""
+
+    target_context: Literal["regenerate", "reuse", "none"] = "reuse"
+    """Where target context comes from: reuse our translations, regenerate it with each window (the paper), or none."""
 
 
 class Settings(Section):

@@ -3,33 +3,121 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
 
 from focat.config.schema import WindowSettings
 from focat.corpus.tokenizer import Tokenizer
-from focat.evaluation.scoring import Rule, score_texts
-from focat.evaluation.suites import Instance
+from focat.evaluation.groups import Group, score_groups
+from focat.evaluation.scoring import RULES, Precision, Rule, fits
+from focat.evaluation.suites.instance import Instance
 from focat.model.transformer import Transformer
-from focat.windows.texts import WindowText
+from focat.progress import QUIET, Progress
+
+TargetContext = Literal["gold", "own", "none"]
+Uneven = Literal["shorter", "source"]
 
 
-def window_of(instance: Instance, candidate: str, settings: WindowSettings) -> WindowText:
-    """What a model with these windows sees of an instance; the target has gold context."""
-    context = list(instance.source[:-1])
-    before, target_before = settings.before, settings.target[0]
-    return WindowText(
-        [*context[len(context) - min(before, len(context)) :], instance.source[-1]],
-        [*instance.target[len(instance.target) - min(target_before, len(instance.target)) :], candidate],
-    )
+@dataclass(frozen=True)
+class Context:
+    """Which context sentences a model is given with each candidate."""
+
+    before: int
+    """Sentences in front of the current one, on the source."""
+    target_before: int
+    """The same on the target."""
+    target: TargetContext = "gold"
+    """The suite's own context, the model's translation of it, or none on the target."""
+    uneven: Uneven = "shorter"
+    """Where there is less context on the target than a model is used to: `shorter` cuts the source to as much, so that
+    windows look as at the start of a document; `source` keeps all of the source."""
+    fill: str | None = None
+    """Stands in for every sentence that is missing, on either side; the paper's authors have `...`."""
+    max_tokens: int = 1024
+    """Longest window, in tokens of one side; a longer one loses its oldest sentences."""
+
+    @classmethod
+    def of(cls, settings: WindowSettings, **changes: Any) -> Context:
+        """The context that windows with these settings have."""
+        return cls(settings.before, settings.target[0], max_tokens=settings.max_tokens, **changes)
+
+    def __str__(self) -> str:
+        missing = self.uneven if self.fill is None else self.fill
+        return f"window:{self.before + 1}to{self.target_before + 1}|context:{self.target}|missing:{missing}"
 
 
-def is_right(scores: Sequence[float], instance: Instance) -> bool:
-    """Whether the right candidate has the best score, by the suite's own rule for ties."""
-    right = scores[instance.right]
-    others = [score for i, score in enumerate(scores) if i != instance.right]
-    if instance.strict:
-        return all(right > score for score in others)
-    return scores.index(max(scores)) == instance.right
+def context_of(instance: Instance, given: Context) -> tuple[list[str], list[str]]:
+    """The context sentences of an instance, source and target."""
+    source = list(instance.source[:-1])
+    target = [] if given.target == "none" else list(instance.target)
+    if given.fill is not None:
+        source = [given.fill] * (given.before - len(source)) + source
+        target = [given.fill] * (given.target_before - len(target)) + target if given.target != "none" else []
+    of_source = min(given.before, len(source))
+    wanted = min(given.target_before, of_source)
+    of_target = min(wanted, len(target))
+    if of_target < wanted and given.uneven == "shorter":
+        of_source = of_target  # what training makes of a document that begins where the known target does
+    return source[len(source) - of_source :], target[len(target) - of_target :]
+
+
+def group_of(instance: Instance, given: Context, tokenizer: Tokenizer) -> Group:
+    """What a model sees of an instance; a window that is too long loses its oldest sentences."""
+    source, target = context_of(instance, given)
+    current = instance.source[-1]
+    while (source or target) and not (
+        fits(tokenizer.source, [*source, current], given.max_tokens)
+        and all(fits(tokenizer.target, [*target, text], given.max_tokens) for text in instance.candidates)
+    ):
+        target = target[1:] if len(target) >= len(source) else target
+        source = source[1:]
+    return Group((*source, current), tuple(target), tuple(instance.candidates))
+
+
+def chosen(scores: Sequence[float], instance: Instance) -> int:
+    """The candidate that is preferred. Of equals the first; where a tie is wrong, the first that is not right."""
+    best = max(scores)
+    first = [i for i, score in enumerate(scores) if score == best]
+    if instance.strict and len(first) > 1:
+        first = [i for i in first if i != instance.right]
+    return first[0]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model made of one instance, by every rule."""
+
+    instance: Instance
+    scores: Mapping[Rule, Sequence[float]]
+
+    def chosen(self, rule: Rule) -> int:
+        """The candidate that the model prefers."""
+        return chosen(self.scores[rule], self.instance)
+
+    def correct(self, rule: Rule) -> bool:
+        """Whether it is the right one."""
+        return self.chosen(rule) == self.instance.right
+
+
+def answers(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    instances: Sequence[Instance],
+    given: Context,
+    precision: Precision = "float32",
+    progress: Progress = QUIET,
+) -> list[Answer]:
+    """Every instance with the scores of its candidates. `own` context must be in the instances already."""
+    groups = [group_of(instance, given, tokenizer) for instance in instances]
+    scores = score_groups(model, tokenizer, groups, precision, progress)
+    ends = np.cumsum([len(instance.candidates) for instance in instances])[:-1]
+    by_rule = {rule: np.split(scores.by(rule), ends) for rule in RULES}
+    return [
+        Answer(instance, {rule: by_rule[rule][i].tolist() for rule in RULES}) for i, instance in enumerate(instances)
+    ]
 
 
 def contrast(
@@ -40,14 +128,23 @@ def contrast(
     rule: Rule = "current-sum",
 ) -> list[bool]:
     """For each instance, whether the model is right about it."""
-    windows = [window_of(instance, candidate, settings) for instance in instances for candidate in instance.candidates]
-    scores = iter(score_texts(model, tokenizer, windows, rule).tolist())
-    return [is_right([next(scores) for _ in instance.candidates], instance) for instance in instances]
+    return [answer.correct(rule) for answer in answers(model, tokenizer, instances, Context.of(settings))]
 
 
 def accuracy_by_distance(instances: Sequence[Instance], right: Sequence[bool]) -> dict[int | None, float]:
     """The share of right answers for each distance, nearest first."""
-    answers: dict[int | None, list[bool]] = defaultdict(list)
+    found: dict[int | None, list[bool]] = defaultdict(list)
     for instance, answer in zip(instances, right, strict=True):
-        answers[instance.distance].append(answer)
-    return {d: sum(answers[d]) / len(answers[d]) for d in sorted(answers, key=lambda d: -1 if d is None else d)}
+        found[instance.distance].append(answer)
+    return {d: sum(found[d]) / len(found[d]) for d in sorted(found, key=lambda d: -1 if d is None else d)}
+
+
+Translate = Callable[[Sequence[Sequence[str]]], list[list[str]]]
+
+
+def with_own_context(instances: Sequence[Instance], translate: Translate) -> list[Instance]:
+    """The same instances with translations of the source context in place of the gold target context."""
+    contexts = list(dict.fromkeys(tuple(instance.source[:-1]) for instance in instances))
+    contexts = [context for context in contexts if context]
+    own = dict(zip(contexts, translate(contexts), strict=True))
+    return [replace(instance, target=own.get(tuple(instance.source[:-1]), [])) for instance in instances]

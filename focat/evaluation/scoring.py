@@ -3,49 +3,127 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Literal, get_args
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
 
-from focat.corpus.tokenizer import Tokenizer
+from focat.corpus.tokenizer import Tokenizer, Vocabulary
+from focat.errors import FocatError
 from focat.model.transformer import Transformer
-from focat.training.objective import chunked_loss
 from focat.windows.batch import Side
 from focat.windows.texts import WindowText, batch_of_texts
 
 Rule = Literal["current-sum", "current-mean", "window-mean"]
-_CHUNK = 4096  # tokens whose logits exist at the same time
+RULES: tuple[Rule, ...] = get_args(Rule)
+Precision = Literal["float32", "bfloat16"]
+_LOGITS = {"cpu": 1 << 23, "cuda": 1 << 28}  # that exist at the same time
 
 
-def window_score(log_probabilities: Tensor, target: Side, rule: Rule) -> Tensor:
-    """(windows,) from the log-probability of every target token, (windows, length).
+@dataclass(frozen=True)
+class Scores:
+    """What every rule is made of: log-probabilities and numbers of tokens of many windows, (windows,) each."""
 
-    `window-mean` is the authors': over all tokens, context and `<E>` included. The others look at the current sentence,
-    whose `<E>` belongs to it.
-    """
-    counted = target.segments >= 0 if rule == "window-mean" else target.segments == target.current[:, None]
-    total = (log_probabilities * counted).sum(-1)
-    return total if rule == "current-sum" else total / counted.sum(-1)
+    current: NDArray[np.float64]
+    """Of the current sentence, its `<E>` included."""
+    context: NDArray[np.float64]
+    """Of the context, its separators included."""
+    current_tokens: NDArray[np.int64]
+    context_tokens: NDArray[np.int64]
+
+    def by(self, rule: Rule) -> NDArray[np.float64]:
+        """One number for each window, higher is better; `window-mean` is the authors'."""
+        if rule == "current-sum":
+            return self.current
+        if rule == "current-mean":
+            return self.current / self.current_tokens
+        return (self.current + self.context) / (self.current_tokens + self.context_tokens)
+
+
+def parse_rule(text: str) -> Rule:
+    """A rule by its name."""
+    for rule in RULES:
+        if text == rule:
+            return rule
+    raise FocatError(f"--rule {text}: there is no such rule; choose one of {', '.join(RULES)}")
+
+
+def working_in(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
+    """Where a model computes in this precision."""
+    return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
+
+
+def device_named(name: str) -> torch.device:
+    """A device to compute on; `auto` takes a GPU if there is one."""
+    wanted = ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+    try:
+        return torch.empty(0, device=wanted).device
+    except (AssertionError, RuntimeError) as error:
+        raise FocatError(f"--device {name}: cannot be used here ({str(error).splitlines()[0]})") from None
+
+
+def fits(vocabulary: Vocabulary, sentences: Sequence[str], most: int) -> bool:
+    """Whether a window of these sentences has at most so many tokens; looks closely only where it is near."""
+    if sum(len(sentence.encode()) + 2 for sentence in sentences) <= most:  # no tokenizer makes more tokens than bytes
+        return True
+    return sum(len(vocabulary.encode(sentence)) + 1 for sentence in sentences) <= most
+
+
+def log_probabilities(model: Transformer, hidden: Tensor, labels: Tensor) -> Tensor:
+    """Of each label (tokens,), after what `hidden` (tokens, width) represents; float32, logits a chunk at a time."""
+    found = torch.empty(len(labels), device=hidden.device)
+    chunk = max(1, _LOGITS.get(hidden.device.type, 1 << 23) // len(model.output_weight))
+    for start in range(0, len(labels), chunk):
+        part = slice(start, start + chunk)
+        found[part] = -F.cross_entropy(model.project(hidden[part]).float(), labels[part], reduction="none")
+    return found
 
 
 @torch.no_grad()
+def token_scores(model: Transformer, source: Side, target: Side) -> Tensor:
+    """The log-probability of every target token, (windows, length); 0 on padding."""
+    hidden = model(source, target)
+    real = (target.segments >= 0).nonzero(as_tuple=True)
+    found = torch.zeros(target.tokens.shape, device=hidden.device)
+    found[real] = log_probabilities(model, hidden[real], target.tokens[real])
+    return found
+
+
+def sums(log_probabilities: Tensor, target: Side) -> Scores:
+    """From the log-probability of every target token, (windows, length)."""
+    current = target.segments == target.current[:, None]
+    context = (target.segments >= 0) & ~current
+    exact = log_probabilities.double()
+    return Scores(
+        (exact * current).sum(-1).cpu().numpy(),
+        (exact * context).sum(-1).cpu().numpy(),
+        current.sum(-1).cpu().numpy(),
+        context.sum(-1).cpu().numpy(),
+    )
+
+
 def score_texts(
     model: Transformer,
     tokenizer: Tokenizer,
     windows: Sequence[WindowText],
-    rule: Rule = "current-sum",
+    precision: Precision = "float32",
     batch_windows: int = 128,
-) -> Tensor:
-    """(windows,) scores, in the order given; windows of similar length share a batch."""
+) -> Scores:
+    """Scores of windows in the order given, each read on its own; windows of similar length share a batch."""
     device = model.output_weight.device
     order = sorted(range(len(windows)), key=lambda i: sum(map(len, windows[i].target)))
-    scores = torch.empty(len(windows), dtype=torch.float64)
+    zeros, none = np.zeros(len(windows)), np.zeros(len(windows), np.int64)
+    found = Scores(zeros, zeros.copy(), none, none.copy())
     for start in range(0, len(order), batch_windows):
         chosen = order[start : start + batch_windows]
         batch = batch_of_texts(tokenizer, [windows[i] for i in chosen]).to(str(device))
-        hidden = model(batch.source, batch.target)
-        weights = torch.zeros(batch.target.tokens.shape, device=device)
-        _, _, plain = chunked_loss(hidden, model.output_weight, batch.target.tokens, weights, 0.0, _CHUNK)
-        scores[chosen] = window_score(-plain.double(), batch.target, rule).cpu()
-    return scores
+        with working_in(precision, device):
+            part = sums(token_scores(model, batch.source, batch.target), batch.target)
+        for name in ("current", "context", "current_tokens", "context_tokens"):
+            getattr(found, name)[chosen] = getattr(part, name)
+    return found

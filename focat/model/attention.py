@@ -51,16 +51,15 @@ def attention_weights(queries: Tensor, keys: Tensor, mask: Tensor | None, causal
 class Past:
     """Keys and values of the tokens one layer has already read; views of a cache, filled in place."""
 
-    def __init__(self, keys: Tensor, values: Tensor, length: int) -> None:
-        self.keys, self.values = keys, values  # (windows, heads, capacity, head width)
-        self.length = length
+    def __init__(self, keys: Tensor, values: Tensor, at: Tensor, columns: int) -> None:
+        self.keys, self.values = keys, values  # (windows, capacity, heads, head width)
+        self.at, self.columns = at, columns  # where new ones go; how many are looked at
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of all tokens, the new ones included."""
-        end = self.length + keys.shape[2]
-        self.keys[:, :, self.length : end] = keys
-        self.values[:, :, self.length : end] = values
-        return self.keys[:, :, :end], self.values[:, :, :end]
+        """Keys and values of all tokens, the new ones included, (windows, heads, length, head width)."""
+        self.keys.index_copy_(1, self.at, keys.transpose(1, 2))
+        self.values.index_copy_(1, self.at, values.transpose(1, 2))
+        return self.keys[:, : self.columns].transpose(1, 2), self.values[:, : self.columns].transpose(1, 2)
 
 
 class SelfAttention(nn.Module):

@@ -1,7 +1,8 @@
 """What is kept between the steps of decoding: the encoded source, and what the decoder has read so far.
 
-A row's tokens are all it takes to know its segments, positions and masks (section 3 of the paper). They are derived at
-each step by the functions that serve training, so a hypothesis is seen exactly as it would be in a batch.
+The hypotheses of a window have much in common: they are the branches of a tree, whose nodes are the tokens read. Keys
+and values of a node are kept once, and a hypothesis is the set of nodes on its branch, which it attends to. To go on
+with other hypotheses is then to note other sets; keys and values are never copied for it.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from focat.corpus.vocabulary import PAD, SEPARATOR
 from focat.model.attention import Past
+from focat.model.patterns import causal_over
 from focat.windows.batch import Side
 
-BLOCK = 64  # tokens for which room is made at a time
+BLOCK = 64  # tokens of each hypothesis for which room is made at a time
 
 
 @dataclass(frozen=True)
@@ -27,52 +30,113 @@ class Memory:
 
     def select(self, rows: Tensor) -> Memory:
         """Some windows, in any order, any number of times: say, one for each candidate translation."""
-        tokens, segments, current = self.source.tokens, self.source.segments, self.source.current
-        source = Side(tokens[rows], segments[rows], current[rows])
-        return Memory(self.hidden[rows], source, self.shift[rows])
+        return Memory(self.hidden[rows], self.source.map(lambda tensor: tensor[rows]), self.shift[rows])
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Where new tokens stand in their trees; `queries` is beam · new, the tokens of one hypothesis side by side."""
+
+    visible: Tensor  # (windows, 1, queries, columns) what lies on the branch of each token, itself included
+    sentences: Tensor  # (windows, columns) the sentence each node helps to produce
+    queries: Tensor  # (windows, queries) the same of the new tokens alone
+    pasts: list[Past]  # of each layer
 
 
 @dataclass
 class DecoderCache:
-    """Hypotheses in the making: `beam` consecutive rows for each window of the memory."""
+    """Hypotheses in the making: `beam` for each window of the memory. A row is one of them, (window, hypothesis)."""
 
-    tokens: Tensor  # (rows, length) what each row has read, from the start symbol on; PAD is skipped over
-    past: Tensor  # (layers, 2, rows, heads, capacity, head width) keys and values of those tokens
+    past: Tensor  # (layers, 2, windows, capacity, heads, head width) keys and values of all nodes
+    branch: Tensor  # (windows, beam, capacity) the nodes that each hypothesis consists of
+    sentences: Tensor  # (windows, capacity) the sentence each node helps to produce: separators up to and including it
+    read: Tensor  # (windows, beam) tokens of each hypothesis, from the start symbol on; PAD does not count
+    closed: Tensor  # (windows, beam) separators among them
+    used: Tensor  # () columns in use, where the device can see it
     remembered: Tensor  # (layers, 2, windows, heads, source length, head width) keys and values of the source
     source: Side
     shift: Tensor  # (windows,)
     current: Tensor  # (windows,) segment of the current sentence on the target
-    beam: int  # rows for each window
+    length: int = 0  # columns in use
 
     @property
-    def length(self) -> int:
-        """Tokens read so far, skipped ones included."""
-        return self.tokens.shape[1]
+    def beam(self) -> int:
+        """Hypotheses for each window."""
+        return self.branch.shape[1]
 
-    def per_row(self, of_windows: Tensor) -> Tensor:
-        """What is known of each window, (windows,), for each of its rows."""
-        return of_windows.repeat_interleave(self.beam, output_size=self.tokens.shape[0])
+    @property
+    def capacity(self) -> int:
+        """Columns there is room for."""
+        return self.branch.shape[2]
 
-    def append(self, tokens: Tensor) -> list[Past]:
-        """Take note of new tokens (rows, new) and make room for their keys and values in every layer."""
-        read = self.length
-        self.tokens = torch.cat((self.tokens, tokens), 1)
-        missing = self.length - self.past.shape[-2]
-        if missing > 0:
-            room = list(self.past.shape)
-            room[-2] = BLOCK * -(-missing // BLOCK)
-            self.past = torch.cat((self.past, self.past.new_empty(room)), -2)
-        return [Past(keys, values, read) for keys, values in self.past]
+    def append(self, tokens: Tensor, columns: int | None = None) -> Reading:
+        """Take note of new tokens (rows, new), which become beam · new nodes, and say what each of them sees.
+
+        They look at the first `columns` columns, or at those in use if not given.
+        """
+        windows, beam, _ = self.branch.shape
+        new = tokens.shape[1]
+        if columns is None:
+            columns = self.length + beam * new
+            self._make_room(columns)
+        at = self.used + torch.arange(beam * new, device=tokens.device)  # columns of the new nodes
+        real = tokens != PAD
+        apart = torch.eye(beam, dtype=torch.bool, device=tokens.device)
+        sentences = (tokens == SEPARATOR).cumsum(-1) + self.closed.view(-1, 1)  # (rows, new)
+        self.sentences.index_copy_(1, at, sentences.reshape(windows, -1))
+        own = causal_over(real, new).reshape(windows, beam, new, 1, new) & apart[:, None, :, None]
+        visible = self.branch[:, :, None, :columns].repeat(1, 1, new, 1).view(windows, beam * new, columns)
+        visible.index_copy_(2, at, own.view(windows, beam * new, beam * new))
+        added = real.reshape(windows, beam, 1, new) & apart[..., None]
+        self.branch.index_copy_(2, at, added.view(windows, beam, beam * new))
+        self.read += real.sum(-1).view_as(self.read)
+        self.closed.copy_(sentences[:, -1].view_as(self.closed))
+        self.used += beam * new
+        self.length += beam * new
+        pasts = [Past(keys, values, at, columns) for keys, values in self.past]
+        return Reading(visible[:, None], self.sentences[:, :columns], sentences.reshape(windows, -1), pasts)
 
     def reorder(self, rows: Tensor) -> None:
-        """Row i goes on from what row rows[i] has read. Rows stay with their window, so the source stays in place."""
-        self.tokens = self.tokens.index_select(0, rows)
-        self.past = self.past.index_select(2, rows)
+        """Row i goes on from what row rows[i] has read. Rows stay with their window."""
+        for of_rows in (self.branch, self.read, self.closed):
+            of_rows.copy_(of_rows.flatten(0, 1).index_select(0, rows).view_as(of_rows))
 
     def select(self, rows: Tensor) -> None:
         """Go on with these rows, in any order and number, as long as `beam` at a time are of one window."""
         windows = rows[:: self.beam] // self.beam
-        self.reorder(rows)
-        self.remembered = self.remembered.index_select(2, windows)
-        self.source = Side(self.source.tokens[windows], self.source.segments[windows], self.source.current[windows])
-        self.shift, self.current = self.shift[windows], self.current[windows]
+        self.branch, self.read, self.closed = (
+            of_rows.flatten(0, 1)[rows.view(-1, self.beam)] for of_rows in (self.branch, self.read, self.closed)
+        )
+        self.past, self.remembered = self.past.index_select(2, windows), self.remembered.index_select(2, windows)
+        self._note(windows)
+
+    def widen(self, beam: int) -> None:
+        """Go on with `beam` hypotheses of each window, all from what its only one has read."""
+        self.branch, self.read, self.closed = (
+            of_rows.repeat_interleave(beam, 1) for of_rows in (self.branch, self.read, self.closed)
+        )
+
+    def keep(self, windows: Tensor) -> None:
+        """Go on with these windows alone, each at most once; those that keep their place are not copied."""
+        moved = (windows != torch.arange(len(windows), device=windows.device)).nonzero()[:, 0]
+        for of_windows in (self.past[:, :, :, : self.length], self.remembered):
+            of_windows[:, :, moved] = of_windows[:, :, windows[moved]]
+        self.past, self.remembered = self.past[:, :, : len(windows)], self.remembered[:, :, : len(windows)]
+        self.branch, self.read, self.closed = self.branch[windows], self.read[windows], self.closed[windows]
+        self._note(windows)
+
+    def _note(self, windows: Tensor) -> None:
+        self.source = self.source.map(lambda tensor: tensor[windows])
+        self.sentences, self.shift, self.current = (
+            of_windows[windows] for of_windows in (self.sentences, self.shift, self.current)
+        )
+
+    def _make_room(self, columns: int) -> None:
+        """Room for more nodes. What is in it does not matter, for none is looked at before it is written."""
+        missing = columns - self.capacity
+        if missing > 0:
+            room = self.beam * BLOCK * -(-missing // (self.beam * BLOCK))
+            layers, two, windows, _, *head = self.past.shape
+            self.past = torch.cat((self.past, self.past.new_empty(layers, two, windows, room, *head)), 3)
+            self.branch = torch.cat((self.branch, self.branch.new_zeros(windows, self.beam, room)), 2)
+            self.sentences = torch.cat((self.sentences, self.sentences.new_zeros(windows, room)), 1)

@@ -111,15 +111,10 @@ class DecoderLayer(nn.Module):
     def step(
         self, x: Tensor, past: Past, keys: Tensor, values: Tensor, mask: Tensor, cross_mask: Tensor, turn: Rotary | None
     ) -> Tensor:
-        """The same for the next tokens of each row (rows, new, width), given what the layer has read and remembers.
-
-        The rows of one window share its source: they meet it as one longer row of queries, not as copies of it.
-        """
+        """The same for the next tokens of each window's hypotheses, given what the layer has read and remembers."""
         around = self.around_attention
         x = around.leave(x, self.attention(around.enter(x), mask, turn, past=past))
-        rows, new, width = x.shape
-        x = x.reshape(keys.shape[0], -1, width)  # (windows, rows of a window · new, width)
-        return self._after_self_attention(x, keys, values, cross_mask).view(rows, new, width)
+        return self._after_self_attention(x, keys, values, cross_mask)
 
     def _after_self_attention(
         self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor, record: Record | None = None

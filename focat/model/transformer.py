@@ -22,7 +22,6 @@ from focat.model.embeddings import SegmentEmbedding
 from focat.model.layers import DecoderLayer, EncoderLayer
 from focat.model.patterns import (
     causal,
-    causal_over,
     check_global_layers,
     masks_of_layers,
     opened_segments,
@@ -149,11 +148,14 @@ class Transformer(nn.Module):
         return AttentionWeights(tuple(encoder), tuple(decoder), tuple(cross))
 
     @torch.no_grad()
-    def start(self, memory: Memory, beam: int = 1, current: Tensor | None = None) -> DecoderCache:
+    def start(
+        self, memory: Memory, beam: int = 1, current: Tensor | None = None, room: int | None = None
+    ) -> DecoderCache:
         """Begin `beam` hypotheses for each window; the first token to give to `step` is the start symbol.
 
         `current` is the segment the current sentence will have on the target, (windows,): if not given, as many
-        context sentences as the source has, within what target windows may have.
+        context sentences as the source has, within what target windows may have. There is room for so many tokens of a
+        window, and more is made when needed.
         """
         if current is None:
             current = memory.source.current.clamp(max=self.windows.target[0])
@@ -162,35 +164,50 @@ class Transformer(nn.Module):
             [torch.stack(layer.cross_attention.remember(memory.hidden)) for layer in self._decoder_layers]
         )
         layers, two, windows, heads, _, head_width = remembered.shape
-        past = remembered.new_empty(layers, two, windows * beam, heads, BLOCK, head_width)
-        tokens = memory.source.tokens.new_empty(windows * beam, 0)
-        return DecoderCache(tokens, past, remembered, memory.source, memory.shift, current, beam)
+        room = room or beam * BLOCK
+        past = remembered.new_empty(layers, two, windows, room, heads, head_width)
+        branch = torch.zeros(windows, beam, room, dtype=torch.bool, device=past.device)
+        none = current.new_zeros(windows, beam)
+        return DecoderCache(
+            past=past,
+            branch=branch,
+            sentences=current.new_zeros(windows, room),
+            read=none,
+            closed=none.clone(),
+            used=current.new_zeros(()),
+            remembered=remembered,
+            source=memory.source,
+            shift=memory.shift,
+            current=current,
+        )
 
     @torch.no_grad()
-    def step(self, cache: DecoderCache, tokens: Tensor) -> Tensor:
+    def step(self, cache: DecoderCache, tokens: Tensor, columns: int | None = None) -> Tensor:
         """Read the next tokens of each row, (rows, new): (rows, new, width), as teacher forcing would give it.
 
         PAD is skipped over, so that prefixes of different lengths can be read together; what comes out there is noise.
+        With `columns`, attention spans so many columns of the cache, in use or not: shapes that stay as they are.
         """
-        new = tokens.shape[1]
-        pasts = cache.append(tokens)
-        read = cache.tokens  # (rows, length), the new tokens last
-        segments, opened, layers = segments_of(read), opened_segments(read), len(self.decoder)
-        positions = shifted_positions(segments, cache.per_row(cache.shift))[:, -new:]
-        side = Side(tokens, segments[:, -new:], cache.per_row(cache.current))
-        entry = self._enter(side, positions, self.target_embedding, self.target_positions)
-        visible = causal_over(read != PAD, new)
-        masks = masks_of_layers(self.settings, layers, opened[:, -new:], opened, visible)
+        rows, new = tokens.shape
         windows = cache.current.shape[0]
-        distance = cache.current[:, None] - opened[:, -new:].reshape(windows, -1)  # (windows, beam · new)
-        cross_masks = self._cross_masks(cache.source, distance)
+        segments = segments_of(tokens)  # (rows, new), counted from the first of the new tokens, as positions are
+        shift = cache.shift.repeat_interleave(cache.beam, output_size=rows)
+        before, closed = cache.read.view(-1), cache.closed.view(-1)
+        positions = shifted_positions(segments, shift) + (before + closed * shift)[:, None]
+        segments = torch.where(segments < 0, segments, segments + closed[:, None])
+        side = Side(tokens.reshape(windows, -1), segments.reshape(windows, -1), cache.current)  # (windows, beam · new)
+        entry = self._enter(side, positions.reshape(windows, -1), self.target_embedding, self.target_positions)
+        reading = cache.append(tokens, columns)
+        layers = len(self.decoder)
+        masks = masks_of_layers(self.settings, layers, reading.queries, reading.sentences, reading.visible)
+        cross_masks = self._cross_masks(cache.source, cache.current[:, None] - reading.queries)
         x = entry.x
         for i, layer in enumerate(self._decoder_layers):
             x = x if i == 0 or entry.again is None else x + entry.again
             keys, values = cache.remembered[i]
-            x = layer.step(x, pasts[i], keys, values, masks[i], cross_masks[i], entry.turn)
+            x = layer.step(x, reading.pasts[i], keys, values, masks[i], cross_masks[i], entry.turn)
         hidden: Tensor = self.decoder_norm(x)
-        return hidden
+        return hidden.view(rows, new, -1)
 
     def _enter(self, side: Side, positions: Tensor, table: nn.Embedding, learned: nn.Embedding | None) -> Entry:
         """Tokens, positions and segments, added up."""

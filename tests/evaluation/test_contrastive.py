@@ -1,43 +1,35 @@
-"""Contrastive evaluation: scores against a slow reference, and the suites' own rules for ties and windows."""
+"""Which context a model is given, whom it prefers, and what is made of it: ties, distances, Disc."""
 
+import math
+
+import numpy as np
 import pytest
-import torch
+from scipy.stats import binomtest
 
-from focat.config import Settings
 from focat.config.schema import WindowSettings
 from focat.corpus.generated import contrapro_suite, voita_suite
-from focat.corpus.prepare import prepare
-from focat.corpus.store import Store
-from focat.corpus.vocabulary import END, SEPARATOR
-from focat.evaluation.contrastive import accuracy_by_distance, contrast, is_right, window_of
-from focat.evaluation.scoring import score_texts, window_score
+from focat.evaluation.contrastive import (
+    Context,
+    accuracy_by_distance,
+    chosen,
+    context_of,
+    contrast,
+    group_of,
+    with_own_context,
+)
+from focat.evaluation.disc import (
+    Accuracy,
+    averaged,
+    by_distance,
+    disc_of_distances,
+    disc_of_phenomena,
+    is_misprint,
+    plain_mean,
+    pooled,
+    weighted_mean,
+)
+from focat.evaluation.generated_accuracy import outcome
 from focat.evaluation.suites import Instance, contrapro_instances, voita_instances
-from focat.progress import QUIET
-from focat.training.run import Run
-from focat.windows.batch import Side
-from focat.windows.segments import segments_of
-from focat.windows.texts import WindowText, batch_of_texts
-
-
-@pytest.fixture(scope="module")
-def system(tmp_path_factory):
-    """An untrained model and its tokenizer."""
-    folder = tmp_path_factory.mktemp("contrast")
-    settings = Settings.model_validate(
-        {
-            "data": {
-                "store": str(folder / "store"),
-                "train": [{"format": "generated", "documents": 60}],
-                "tokenizer": {"vocabulary": 330},
-            },
-            "model": {"preset": "tiny", "width": 16, "feedforward": 32, "heads": 2, "shift": 5},
-            "training": {"run": str(folder / "run")},
-        }
-    )
-    prepare(settings.data, QUIET)
-    torch.manual_seed(1)
-    run = Run.create(settings, Store(settings.data.store))
-    return run.build_model().eval(), run.tokenizer
 
 
 def instance(**changes):
@@ -52,81 +44,267 @@ def instance(**changes):
     return Instance(**{**given, **changes})
 
 
-def test_rules_by_hand():
-    """`a <S> b c <E>`: the current sentence is b c <E>."""
-    tokens = torch.tensor([[9, SEPARATOR, 8, 7, END, 0]])
-    target = Side(tokens, segments_of(tokens), torch.tensor([1]))
-    scores = torch.tensor([[-1.0, -2.0, -3.0, -4.0, -5.0, 0.0]])
-    assert window_score(scores, target, "current-sum").tolist() == [-12.0]
-    assert window_score(scores, target, "current-mean").tolist() == [-4.0]
-    assert window_score(scores, target, "window-mean").tolist() == [-3.0]
+# ------------------------------------------------------------------------------------------------------------- context
 
 
-def test_scores_equal_a_loop_over_tokens(system):
-    model, tokenizer = system
-    windows = [
-        WindowText(["Here is the lamp.", "It is new."], ["Hier ist die Lampe.", "Sie ist neu."]),
-        WindowText(["It is new."], ["Er ist neu."]),
-        WindowText(
-            ["Do you have time?", "I am here.", "It is new."], ["Hast du Zeit?", "Ich bin hier.", "Es ist neu."]
-        ),
-    ]
-    found = score_texts(model, tokenizer, windows, "current-sum", batch_windows=2)
-    for window, score in zip(windows, found.tolist(), strict=True):
-        batch = batch_of_texts(tokenizer, [window])
-        with torch.no_grad():
-            logits = model.project(model(batch.source, batch.target))[0].double()
-        total = 0.0
-        for t, token in enumerate(batch.target.tokens[0].tolist()):
-            if batch.target.segments[0, t] == len(window.target) - 1:
-                total += float(logits[t].log_softmax(-1)[token])
-        assert score == pytest.approx(total, abs=1e-4)
+@pytest.mark.parametrize(
+    ("context", "target", "expected"),
+    [
+        (Context(3, 3), ["A", "B"], (["a", "b"], ["A", "B"])),
+        (Context(1, 1), ["A", "B"], (["b"], ["B"])),
+        (Context(0, 0), ["A", "B"], ([], [])),
+        (Context(2, 0), ["A", "B"], (["a", "b"], [])),  # s3to1
+        (Context(2, 1), ["A", "B"], (["a", "b"], ["B"])),
+        (Context(3, 3), ["B"], (["b"], ["B"])),  # as if the document began there
+        (Context(3, 1), ["B"], (["a", "b"], ["B"])),  # nothing that the model would look for is missing
+        (Context(3, 3), [], ([], [])),
+        (Context(3, 3, uneven="source"), ["B"], (["a", "b"], ["B"])),
+        (Context(3, 3, fill="..."), ["B"], (["...", "a", "b"], ["...", "...", "B"])),  # the authors'
+        (Context(3, 3, target="none"), ["A", "B"], ([], [])),
+        (Context(3, 3, target="none", uneven="source"), ["A", "B"], (["a", "b"], [])),
+        (Context(2, 0, target="none"), ["A", "B"], (["a", "b"], [])),
+        (Context(3, 3, target="none", uneven="source", fill="..."), ["B"], (["...", "a", "b"], [])),
+    ],
+)
+def test_which_context_is_given(context, target, expected):
+    assert context_of(instance(target=target), context) == expected
 
 
-def test_ties_go_as_each_suite_prescribes():
-    assert is_right([-1.0, -1.0], instance())  # Voita: the first of equals
-    assert not is_right([-1.0, -1.0], instance(right=1))
-    assert not is_right([-1.0, -1.0], instance(strict=True))  # ContraPro: strictly better
-    assert is_right([-1.0, -1.1], instance(strict=True))
+def test_windows_that_are_too_long_lose_their_oldest_sentences(contrast_run):
+    tokenizer = contrast_run.tokenizer
+    sentence, current = "Here is the lamp.", "It is new."
+    long = instance(source=[sentence, sentence, sentence, current], target=["Hier ist die Lampe."] * 3)
+    tokens = len(tokenizer.source.encode(sentence)) + 1, len(tokenizer.source.encode(current)) + 1
+    group = group_of(long, Context(3, 3, max_tokens=2 * tokens[0] + tokens[1]), tokenizer)
+    assert len(group.source) == 3
+    assert len(group.target) == 2
+    assert len(group_of(long, Context(3, 3, max_tokens=8), tokenizer).source) == 1
 
 
-def test_windows_have_what_the_model_was_trained_on():
-    assert window_of(instance(), "C", WindowSettings(before=3)) == WindowText(["a", "b", "c"], ["A", "B", "C"])
-    assert window_of(instance(), "C", WindowSettings(before=1)) == WindowText(["b", "c"], ["B", "C"])
-    assert window_of(instance(), "C", WindowSettings(before=0)) == WindowText(["c"], ["C"])
-    source_only = WindowSettings(before=2, target_before=0)
-    assert window_of(instance(), "C", source_only) == WindowText(["a", "b", "c"], ["C"])
+def test_own_context_takes_the_place_of_gold():
+    asked = []
+
+    def translate(documents):
+        asked.extend(documents)
+        return [[sentence.upper() * 2 for sentence in document] for document in documents]
+
+    first, second = with_own_context([instance(), instance(source=["c"], target=[])], translate)
+    assert first.target == ["AA", "BB"]
+    assert second.target == []
+    assert asked == [("a", "b")]
 
 
-def test_published_layouts():
-    voita = voita_instances(
-        [
-            {
-                "src": "a _eos b _eos c _eos d",
-                "dst": ["A _eos B _eos C _eos D", "A _eos B _eos C _eos E"],
-                "true_ind": 1,
-                "ctx_dist": 2,
-            }
-        ]
-    )
-    assert voita == [Instance(["a", "b", "c", "d"], ["A", "B", "C"], ["D", "E"], 1, 2, strict=False)]
-    entries = [
-        {"src segment": "x", "ref segment": "X", "errors": [{"contrastive": "Y"}], "ante distance": 1},
-        {"src segment": "z", "ref segment": "Z", "errors": [{"contrastive": "W"}], "ante distance": None},
-    ]
-    first, second = contrapro_instances(entries, ["", "p", "", "p", "q", "r", "q", "r"], ["P", "P", "R", "R"])
-    assert first == Instance(["p", "x"], ["P"], ["X", "Y"], 0, 1, strict=True)  # blank: the document begins
-    assert second == Instance(["q", "r", "z"], ["R"], ["Z", "W"], 0, None, strict=True)
+# ---------------------------------------------------------------------------------------------------------------- ties
 
 
-def test_without_context_it_is_chance_exactly(system):
+@pytest.mark.parametrize(
+    ("scores", "right", "strict", "expected"),
+    [
+        ([-1.0, -2.0], 0, False, 0),
+        ([-2.0, -1.0], 0, False, 1),
+        ([-1.0, -1.0], 0, False, 0),  # the first of equals, and it is right
+        ([-1.0, -1.0], 1, False, 0),
+        ([-1.0, -1.0], 0, True, 1),  # a tie is wrong
+        ([-1.0, -2.0, -1.0], 0, True, 2),
+        ([-3.0, -1.0, -1.0], 0, True, 1),
+        ([-1.0, -2.0], 0, True, 0),
+    ],
+)
+def test_preference_and_ties(scores, right, strict, expected):
+    candidates = ["x"] * len(scores)
+    assert chosen(scores, instance(candidates=candidates, right=right, strict=strict)) == expected
+
+
+def test_identical_distractors_fall_as_each_suite_has_it(contrast_run):
+    model, tokenizer = contrast_run.load_model(), contrast_run.tokenizer
+    same = ["Sie ist neu.", "Sie ist neu."]
+    asked = [instance(candidates=same, right=right, strict=strict) for strict in (False, True) for right in (0, 1)]
+    assert contrast(model, tokenizer, asked, WindowSettings(before=2)) == [True, False, False, False]
+
+
+def test_without_context_it_is_chance_exactly(contrast_run):
     """Instances come in groups that share the sentence and differ in what is right: one sentence cannot tell."""
-    model, tokenizer = system
-    alone = WindowSettings(before=0)
-    deixis = voita_instances(voita_suite("deixis", 40, 5))
-    right = contrast(model, tokenizer, deixis, alone)
-    assert sum(right) * 2 == len(right)
-    pronouns = [i for i in contrapro_instances(*contrapro_suite(48, 5)) if i.distance != 0]
-    answers = contrast(model, tokenizer, pronouns, alone)
+    model, tokenizer = contrast_run.load_model(), contrast_run.tokenizer
+    one_sentence = WindowSettings(before=0)
+    for rule in ("current-sum", "current-mean", "window-mean"):
+        right = contrast(model, tokenizer, voita_instances(voita_suite("deixis", 40, 5)), one_sentence, rule)
+        assert sum(right) * 2 == len(right)
+    entries, source, target = contrapro_suite(48, 5)
+    pronouns = [i for i in contrapro_instances(entries, (source, target)) if i.distance != 0]
+    answers = contrast(model, tokenizer, pronouns, one_sentence)
     assert sum(answers) * 3 == len(answers)
     assert set(accuracy_by_distance(pronouns, answers).values()) == {1 / 3}
+
+
+# --------------------------------------------------------------------------------------------------------------- Disc.
+
+
+@pytest.mark.parametrize(("right", "total"), [(0, 7), (7, 7), (1, 3), (688, 1500), (4990, 5000)])
+def test_interval_is_wilsons(right, total):
+    expected = binomtest(right, total).proportion_ci(0.95, "wilson")
+    assert Accuracy(right, total).interval == pytest.approx((expected.low, expected.high), abs=1e-12)
+
+
+def test_interval_of_a_mean_of_columns_covers_as_often_as_it_should():
+    """Drawn a thousand times from known columns, some of them near one."""
+    random, shares, sizes = np.random.default_rng(1), [0.5, 0.46, 0.93, 0.97], [250, 150, 50, 50]
+    truth, covered = sum(shares) / 4, 0
+    for _ in range(1000):
+        drawn = {
+            str(i): Accuracy(int(random.binomial(n, p)), n) for i, (p, n) in enumerate(zip(shares, sizes, strict=True))
+        }
+        low, high = averaged("", drawn).interval
+        covered += low <= truth <= high
+    assert 930 <= covered <= 970
+    one = averaged("", {"only": Accuracy(30, 40)})
+    assert one.interval == pytest.approx(Accuracy(30, 40).interval)
+    assert one.share == 0.75
+
+
+def test_disc_by_hand():
+    columns = {
+        "d=0": Accuracy(9, 10),
+        "d=1": Accuracy(30, 60),
+        "d=2": Accuracy(15, 20),
+        "d>3": Accuracy(10, 10),
+        "unknown distance": Accuracy(1, 100),
+    }
+    figures, remarks = disc_of_distances(columns)
+    shares = {figure.name: figure.share for figure in figures}
+    assert shares == pytest.approx({"Disc.": 55 / 90, "Disc_avg": (0.5 + 0.75 + 1.0) / 3, "Disc_all-d": 64 / 100})
+    assert remarks == [
+        "no instance has d=3: Disc. is over d=1, d=2 and d>3 alone",
+        "100 of 200 instances have no distance: they count in the overall figure, and not in Disc.",
+    ]
+    assert disc_of_distances({"unknown distance": Accuracy(1, 2)})[0] == []
+
+
+def test_columns_of_distance():
+    distances = [0, 1, 1, 3, 4, 7, None]
+    instances = [instance(distance=distance) for distance in distances]
+    found = by_distance(instances, [True, True, False, True, False, True, True])
+    assert list(found) == ["d=0", "d=1", "d=3", "d>3", "unknown distance"]
+    assert found["d=1"] == Accuracy(1, 2)
+    assert found["d>3"] == Accuracy(1, 2)
+
+
+def test_disc_needs_all_phenomena():
+    four = {name: Accuracy(1, 2) for name in ("deixis", "lex_cohesion", "ellipsis_infl", "ellipsis_vp")}
+    assert [figure.name for figure in disc_of_phenomena(four)] == ["Disc.", "Disc_avg"]
+    assert disc_of_phenomena({"deixis": Accuracy(1, 2)}) == []
+
+
+# Table 8 of the paper: En→Ru (deixis, lexical cohesion, ellipsis of inflection, of verb phrase; Disc., Disc_avg) and
+# En→De (d=0, d=1, d=2, d=3, d>3; Disc., Disc_avg, Disc_all-d).
+RUSSIAN = {
+    "base": (50.00, 45.87, 51.80, 27.00, 46.64, 47.67),
+    "s4to4": (85.80, 46.13, 79.60, 73.20, 72.02, 71.18),
+    "s4to4+CD": (87.16, 46.40, 81.00, 78.20, 73.42, 73.19),
+    "s4to4+shift+CD": (85.76, 48.33, 81.40, 80.40, 73.56, 73.97),
+    "s4to4+sin+CD": (87.96, 46.80, 78.00, 76.60, 73.48, 72.34),
+    "s4to4+lrn+CD": (88.12, 46.47, 81.20, 75.60, 73.68, 72.85),
+    "s4to4+100+CD": (85.60, 48.73, 80.80, 79.60, 73.46, 73.68),
+    "s4to4+avg-seq+CD": (84.84, 46.20, 77.60, 73.00, 71.34, 70.41),
+    "s2to2": (61.84, 46.07, 74.60, 69.00, 59.10, 62.88),
+    "s2to2+CD": (62.88, 46.27, 78.00, 71.60, 60.28, 64.69),
+    "s2to2+shift+CD": (62.60, 46.60, 81.20, 71.40, 60.54, 65.45),
+    "s3to3": (73.52, 45.87, 78.00, 72.60, 65.58, 66.45),
+    "s3to3+CD": (73.88, 46.80, 82.40, 78.00, 67.02, 67.45),
+    "s3to3+shift+CD": (75.24, 46.07, 79.40, 76.00, 66.98, 68.45),
+    "Chen 2021": (62.30, 47.90, 64.90, 36.00, 55.61, 52.78),
+    "Sun 2022": (64.70, 46.30, 65.90, 53.00, 58.13, 57.48),
+    "Zheng 2020": (61.30, 58.10, 72.20, 80.00, 63.30, 67.90),
+    "Kang 2020": (79.20, 62.00, 71.80, 80.80, 73.46, 73.45),
+    "Zhang 2020": (91.00, 46.90, 78.20, 82.20, 75.61, 74.58),
+}
+GERMAN = {
+    "base": (68.75, 32.89, 43.97, 47.99, 70.58, 37.27, 48.86, 43.57),
+    "s4to4": (75.20, 68.89, 74.96, 79.58, 87.78, 71.35, 77.80, 72.12),
+    "s4to4+CD": (76.66, 72.86, 75.96, 80.10, 84.38, 74.31, 78.33, 74.78),
+    "s4to4+shift+CD": (75.25, 72.56, 77.15, 80.27, 86.65, 74.39, 79.16, 74.56),
+    "s4to4+sin+CD": (76.75, 71.83, 76.82, 80.97, 87.55, 73.88, 79.29, 74.46),
+    "s4to4+lrn+CD": (73.91, 70.21, 75.29, 77.66, 85.06, 72.14, 77.06, 72.49),
+    "Maruf 2019": (68.60, 34.70, 46.40, 51.10, 70.10, 39.15, 50.58, 45.04),
+    "Voita 2018": (75.00, 39.00, 48.00, 54.00, 66.00, 42.55, 51.75, 49.04),
+    "Stojanovski 2019": (74.00, 53.00, 46.00, 50.00, 71.00, 52.55, 55.00, 56.84),
+    "Lupo 2022": (81.10, 56.50, 44.90, 48.70, 73.30, 54.98, 55.85, 60.21),
+    "Müller 2018": (65.00, 58.00, 55.00, 55.00, 75.00, 58.13, 60.75, 59.51),
+}
+RUSSIAN_SIZES, GERMAN_SIZES = (2500, 1500, 500, 500), (2400, 7075, 1510, 573, 442)
+
+
+def counted(shares, sizes):
+    """The right answers that a printed column stands for."""
+    return {str(i): Accuracy(round(p * n / 100), n) for i, (p, n) in enumerate(zip(shares, sizes, strict=True))}
+
+
+def test_the_papers_russian_table():
+    misprints = set()
+    for system, (*columns, disc, average) in RUSSIAN.items():
+        assert not is_misprint(disc, weighted_mean(columns, RUSSIAN_SIZES)), system
+        assert not is_misprint(disc, 100 * pooled("", counted(columns, RUSSIAN_SIZES)).share), system
+        if is_misprint(average, plain_mean(columns)):
+            misprints.add((system, round(plain_mean(columns), 2)))
+    assert misprints == {
+        ("base", 43.67),
+        ("s3to3", 67.50),
+        ("s3to3+CD", 70.27),
+        ("s3to3+shift+CD", 69.18),
+    }
+    avg_seq = weighted_mean(RUSSIAN["s4to4+avg-seq+CD"][:4], RUSSIAN_SIZES)
+    assert avg_seq == pytest.approx(71.34, abs=0.005)
+    assert is_misprint(73.86, avg_seq)  # what another table prints
+    assert not is_misprint(73.55, weighted_mean(RUSSIAN["s4to4+shift+CD"][:4], RUSSIAN_SIZES))  # cut, not rounded
+
+
+def test_the_papers_german_table():
+    for system, (*columns, disc, average, with_own) in GERMAN.items():
+        assert not is_misprint(disc, weighted_mean(columns[1:], GERMAN_SIZES[1:])), system
+        assert not is_misprint(average, plain_mean(columns[1:])), system
+        assert not is_misprint(with_own, weighted_mean(columns, GERMAN_SIZES)), system
+        names = ("d=0", "d=1", "d=2", "d=3", "d>3")
+        found = dict(zip(names, counted(columns, GERMAN_SIZES).values(), strict=True))
+        figures, remarks = disc_of_distances(found)
+        assert not remarks
+        for figure, printed in zip(figures, (disc, average, with_own), strict=True):
+            if "20" not in system:  # what others published has too few digits to count by
+                assert not is_misprint(printed, 100 * figure.share), system
+            assert math.isclose(sum(figure.interval) / 2, figure.share, abs_tol=0.01)
+
+
+# ------------------------------------------------------------------------------------------------- generated accuracy
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Er schläft.", "right"),
+        ("Heute schläft er, glaube ich.", "right"),
+        ("SIE schläft.", "wrong"),
+        ("Er schläft, und sie wacht.", "both"),
+        ("Der Hund schläft; erstaunlich.", "neither"),  # a word, not its beginning
+    ],
+)
+def test_pronoun_that_was_produced(text, expected):
+    asked = instance(candidates=["Er schläft.", "Sie schläft.", "Es schläft."], forms=["Er", "sie", "es"])
+    assert outcome(text, asked) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Hast du dein Buch?", "right"),
+        ("Haben Sie Ihr Buch?", "wrong"),
+        ("Hast du Ihr Buch?", "right"),  # two words against one
+        ("Haben Sie dein Buch?", "wrong"),
+        ("Du und Sie?", "both"),
+        ("Wo ist das Buch?", "neither"),
+    ],
+)
+def test_form_of_address_that_was_produced(text, expected):
+    assert outcome(text, instance(candidates=["Hast du dein Buch?", "Haben Sie Ihr Buch?"])) == expected
+
+
+def test_annotation_that_is_not_in_the_text_is_not_used():
+    asked = instance(candidates=["Er schläft.", "Sie schläft."], forms=["schlafen", "schlafen"])
+    assert outcome("Er schläft.", asked) == "right"

@@ -77,6 +77,7 @@ class Command:
 def serve() -> None:
     import torch
 
+    import focat.api
     import focat.cli
     import focat.training.trainer
 

@@ -1,0 +1,314 @@
+"""How fast focat translates, beside Hugging Face Marian and CTranslate2 of the same size, on the same windows.
+
+    OMP_NUM_THREADS=2 python -m benchmarks.translate_speed STORE                        # two CPU cores
+    python -m benchmarks.translate_speed STORE --device cuda --documents 128 --sentences 16 --batches 64,256
+
+Windows of real sentences, untrained weights, beam search. As untrained models never end by themselves, lengths are
+forced: focat decodes as many tokens for each window as its reference has; the others decode the mean of each of their
+batches, which are sorted by length, for every window of it: as many tokens in all, and none of them in vain. They try
+several batch sizes, and the best counts. Every system has a process of its own; rounds take turns, and the best counts.
+`reuse` decodes current sentences alone, after its own translations, and so has one sentence of each document at a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SYSTEMS = ("hf-marian", "ctranslate2", "ctranslate2-int8", "regenerate", "regenerate-int8", "reuse", "reuse-int8")
+_WARM_UP = 16  # windows translated before the clock starts
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one system did."""
+
+    system: str
+    sentences_per_second: float
+    tokens_per_second: float  # target tokens of the best hypotheses
+    seconds: float
+    peak_gib: float
+    batch: int  # windows; 0 is focat's own choice
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence of a document and the sentences in front of it."""
+
+    source: list[int]  # the window, separators inside, END last
+    context: list[int]  # target context of the reference, closed by its separator
+    current: int  # tokens of its reference, END included
+
+    @property
+    def window(self) -> int:
+        """Tokens of the reference of the whole window."""
+        return len(self.context) + self.current
+
+
+def main() -> None:
+    options = _options().parse_args()
+    if options.only:
+        print(json.dumps(asdict(_measure(options.only, options))))
+        return
+    best: dict[str, Figures] = {}
+    for _ in range(options.rounds):
+        for system in options.systems.split(","):
+            command = [sys.executable, "-m", "benchmarks.translate_speed", *sys.argv[1:], "--only", system]
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+            if done.returncode:
+                print(f"{system:16} failed with exit code {done.returncode}", flush=True)
+                continue
+            figures = Figures(**json.loads(done.stdout.splitlines()[-1]))
+            if system not in best or figures.seconds < best[system].seconds:
+                best[system] = figures
+    results = list(best.values())
+    for figures in results:
+        print(_row(figures, results[0]))
+    if options.json:
+        Path(options.json).write_text(json.dumps([asdict(r) for r in results], indent=2) + "\n", encoding="utf-8")
+
+
+def _row(figures: Figures, first: Figures) -> str:
+    ratio = figures.sentences_per_second / first.sentences_per_second
+    return (
+        f"{figures.system:16} {figures.sentences_per_second:8.2f} sentences/s  {ratio:6.2f} × {first.system}  "
+        f"{figures.tokens_per_second:10,.0f} tokens/s  {figures.seconds:6.1f} s  peak {figures.peak_gib:5.2f} GiB  "
+        f"batch {figures.batch or 'own'}"
+    )
+
+
+def _measure(system: str, options: argparse.Namespace) -> Figures:
+    import torch
+
+    documents = _documents(options)
+    sentences = [sentence for document in documents for sentence in document]
+    name, _, precision = system.partition("-")
+    if name in ("regenerate", "reuse"):
+        runs = {0: _focat(name, options, int8=precision == "int8")}
+    else:
+        sizes = [int(size) for size in options.batches.split(",")]
+        prepare = _marian if name == "hf" else _ctranslate2
+        translate = prepare(options, int8=precision == "int8")
+        runs = {size: lambda some, size=size: sum(translate(batch) for batch in _sorted(some, size)) for size in sizes}
+    cuda = options.device == "cuda"
+    wait = torch.cuda.synchronize if cuda else (lambda: None)
+    timed = []
+    for size, run in runs.items():
+        run(documents[:2] if size == 0 else sentences[:_WARM_UP])
+        wait()
+        begun = time.perf_counter()
+        tokens = run(documents if size == 0 else sentences)
+        wait()
+        timed.append((time.perf_counter() - begun, tokens, size))
+    seconds, tokens, size = min(timed)
+    peak = torch.cuda.max_memory_allocated() / 2**30 if cuda else resource.getrusage(0).ru_maxrss / 2**20
+    return Figures(system, len(sentences) / seconds, tokens / seconds, seconds, peak, size)
+
+
+def _documents(options: argparse.Namespace) -> list[list[Sentence]]:
+    """Sentences of as many documents, each with its full context."""
+    from focat.corpus.store import Store
+    from focat.corpus.vocabulary import END
+
+    split = Store(Path(options.store)).split("test")
+    before, count = options.before, options.sentences
+    documents = []
+    for first, end in zip(split.documents, split.documents[1:], strict=False):
+        if end - first >= before + count and len(documents) < options.documents:
+            documents.append([])
+            for current in range(first + before, first + before + count):
+                start = split.source.offsets[current - before]
+                source = split.source.tokens[start : split.source.offsets[current + 1] - 1].tolist()
+                context = split.target.tokens[
+                    split.target.offsets[current - before] : split.target.offsets[current]
+                ].tolist()
+                documents[-1].append(Sentence([*source, END], context, int(split.target.lengths[current])))
+    return documents
+
+
+def _sorted(sentences: list[Sentence], size: int) -> Iterator[list[Sentence]]:
+    order = sorted(sentences, key=lambda sentence: sentence.window, reverse=True)
+    return (order[i : i + size] for i in range(0, len(order), size))
+
+
+def _focat(context: str, options: argparse.Namespace, int8: bool) -> Callable[[list[list[Sentence]]], int]:
+    import torch
+
+    from focat.config.schema import ModelSettings, SearchSettings, WindowSettings
+    from focat.corpus.store import Store
+    from focat.corpus.vocabulary import END, SEPARATOR
+    from focat.decoding.search import Request, Searcher
+    from focat.model import Transformer
+
+    torch.manual_seed(1)
+    vocabulary = Store(Path(options.store)).tokenizer.source.size
+    settings = ModelSettings(preset=options.preset, embeddings="shared")
+    model = Transformer(settings, WindowSettings(before=options.before), vocabulary, vocabulary, shift=13)
+    with torch.no_grad():
+        model.output_weight[[END, SEPARATOR]] = 0.0  # nothing ends before its time
+    if options.device == "cuda":
+        model.to("cuda", torch.bfloat16)
+    searcher = Searcher([model], SearchSettings(beam=options.beam, batch_tokens=options.batch_tokens, int8=int8))
+    sentences = options.before + 1
+
+    def regenerate(documents: list[list[Sentence]]) -> int:
+        windows = [sentence for document in documents for sentence in document]
+        found = searcher([Request(w.source, sentences=sentences, longest=w.window) for w in windows])
+        assert [len(best.tokens) for [best] in found] == [w.window for w in windows]
+        return sum(w.window for w in windows)
+
+    def reuse(documents: list[list[Sentence]]) -> int:
+        contexts = [document[0].context for document in documents]
+        for here in zip(*documents, strict=True):
+            requests = [
+                Request(s.source, prefix=context, sentences=sentences, longest=s.current)
+                for s, context in zip(here, contexts, strict=True)
+            ]
+            found = searcher(requests)
+            assert [len(best.tokens) for [best] in found] == [s.current for s in here]
+            for i, [best] in enumerate(found):
+                oldest = contexts[i].index(SEPARATOR) + 1
+                contexts[i] = [*contexts[i][oldest:], *best.tokens[:-1], SEPARATOR]
+        return sum(s.current for document in documents for s in document)
+
+    return regenerate if context == "regenerate" else reuse
+
+
+def _marian_model(options: argparse.Namespace) -> Any:
+    import torch
+    from transformers import MarianConfig, MarianMTModel
+
+    from focat.config.schema import ModelSettings
+    from focat.corpus.store import Store
+    from focat.corpus.vocabulary import END
+
+    torch.manual_seed(1)
+    settings = ModelSettings(preset=options.preset)
+    vocabulary = Store(Path(options.store)).tokenizer.source.size
+    config = MarianConfig(
+        vocab_size=vocabulary + 1,  # Marian's padding, which is its start symbol too, comes last
+        d_model=settings.width,
+        encoder_layers=settings.encoder_layers,
+        decoder_layers=settings.decoder_layers,
+        encoder_attention_heads=settings.heads,
+        decoder_attention_heads=settings.heads,
+        encoder_ffn_dim=settings.feedforward,
+        decoder_ffn_dim=settings.feedforward,
+        max_position_embeddings=1024,
+        activation_function="relu",
+        scale_embedding=True,
+        pad_token_id=vocabulary,
+        eos_token_id=END,
+        decoder_start_token_id=vocabulary,
+        forced_eos_token_id=None,
+        share_encoder_decoder_embeddings=True,
+    )
+    return MarianMTModel(config).eval()
+
+
+def _marian(options: argparse.Namespace, int8: bool) -> Callable[[list[Sentence]], int]:
+    """Hugging Face's `generate`."""
+    import torch
+
+    model = _marian_model(options)
+    if options.device == "cuda":
+        model.to("cuda", torch.bfloat16)
+    pad = model.config.pad_token_id
+
+    @torch.inference_mode()
+    def translate(batch: list[Sentence]) -> int:
+        rows = [torch.tensor(sentence.source) for sentence in batch]
+        tokens = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad).to(model.device)
+        length = _mean_length(batch)
+        found = model.generate(
+            input_ids=tokens,
+            attention_mask=(tokens != pad).long(),
+            num_beams=options.beam,
+            length_penalty=0.6,
+            min_new_tokens=length,
+            max_new_tokens=length,
+            do_sample=False,
+        )
+        assert found.shape == (len(batch), length + 1), found.shape
+        return length * len(batch)
+
+    return translate
+
+
+def _ctranslate2(options: argparse.Namespace, int8: bool) -> Callable[[list[Sentence]], int]:
+    import ctranslate2
+    import torch
+    from ctranslate2.converters.transformers import MarianMTLoader
+
+    from focat.corpus.vocabulary import END
+
+    model = _marian_model(options)
+    words = [f"w{i}" for i in range(model.config.vocab_size - 1)]
+    words[END], words[1] = "</s>", "<unk>"
+    loader = MarianMTLoader()
+    with torch.no_grad():
+        spec = loader.get_model_spec(model)
+    loader.set_vocabulary(spec, words)
+    spec.config.eos_token, spec.config.unk_token, spec.config.decoder_start_token = "</s>", "<unk>", "</s>"
+    spec.validate()
+    spec.optimize()
+    with tempfile.TemporaryDirectory() as folder:
+        spec.save(folder)
+        cuda = options.device == "cuda"
+        precision = "int8" if int8 else ("bfloat16" if cuda else "float32")
+        threads = torch.get_num_threads()
+        translator = ctranslate2.Translator(
+            folder, device=options.device, compute_type=precision, inter_threads=1, intra_threads=threads
+        )
+
+    def translate(batch: list[Sentence]) -> int:
+        length = _mean_length(batch)
+        found = translator.translate_batch(
+            [[words[token] for token in sentence.source] for sentence in batch],
+            beam_size=options.beam,
+            length_penalty=0.6,
+            min_decoding_length=length,
+            max_decoding_length=length,
+            max_input_length=0,
+        )
+        assert all(len(each.hypotheses[0]) == length for each in found)
+        return length * len(batch)
+
+    return translate
+
+
+def _mean_length(batch: list[Sentence]) -> int:
+    return round(float(np.mean([sentence.window for sentence in batch])))
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="Translation speed beside Hugging Face Marian and CTranslate2.")
+    parser.add_argument("store", help="a token store with a joint vocabulary")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--preset", default="base")
+    parser.add_argument("--before", type=int, default=3)
+    parser.add_argument("--beam", type=int, default=4)
+    parser.add_argument("--documents", type=int, default=32)
+    parser.add_argument("--sentences", type=int, default=4, help="sentences of each document")
+    parser.add_argument("--batches", default="16,32", help="windows of a batch that the others try")
+    parser.add_argument("--batch-tokens", type=int, help="focat's budget of a batch")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--systems", default=",".join(SYSTEMS))
+    parser.add_argument("--json")
+    parser.add_argument("--only", choices=SYSTEMS, help=argparse.SUPPRESS)
+    return parser
+
+
+if __name__ == "__main__":
+    main()

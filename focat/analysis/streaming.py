@@ -1,0 +1,38 @@
+"""Windows of a corpus through a model, batch by batch: memory depends on the size of a batch, not of the corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from focat.corpus.store import Split
+from focat.errors import FocatError
+from focat.progress import Bar
+from focat.windows.batch import Batch
+from focat.windows.batching import order_epoch
+from focat.windows.windows import Indices, Windows, gather
+
+_TOKENS = {"cpu": 4096, "cuda": 65_536}  # of a batch on its longer side, padding included
+
+
+def batches(
+    split: Split, windows: Windows, device: torch.device, bar: Bar, most_weights: int | None = None
+) -> Iterator[tuple[Indices, Batch]]:
+    """Every window once, with its place among the windows; those of similar length together.
+
+    With `most_weights`, a batch is cut so that one head of one layer has at most so many attention weights.
+    """
+    if not len(windows):
+        raise FocatError(
+            f"analyse: every sentence is longer than a window may be; see windows.max_tokens ({bar.label})"
+        )
+    order = order_epoch(windows, _TOKENS.get(device.type, _TOKENS["cpu"]), seed=0, epoch=0)
+    for i in range(len(order)):
+        rows, source_length, target_length = order.batch(i)
+        longest = max(source_length, target_length)
+        step = len(rows) if most_weights is None else max(1, most_weights // longest**2)
+        for start in range(0, len(rows), step):
+            part = rows[start : start + step]
+            yield part, gather(split, windows, part, source_length, target_length).to(str(device))
+            bar.advance(len(part))

@@ -1,0 +1,271 @@
+"""focat from Python: everything the command line does is a call away.
+
+model = focat.load("run")
+model.translate(["Where is the cat?", "It is asleep."])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from focat.config.schema import SearchSettings, WindowSettings
+from focat.corpus.tokenizer import Tokenizer, Vocabulary
+from focat.decoding.formats import Showing
+from focat.decoding.jobs import STDOUT, Figures, Job, run_job
+from focat.decoding.translation import Translation
+from focat.decoding.translator import AHEAD, Translator, parse_context, window_of
+from focat.errors import FocatError
+from focat.evaluation.document_scores import Pair, SentenceScore, score_documents
+from focat.evaluation.scoring import Precision
+from focat.files import digest_of, sha256
+from focat.progress import QUIET, Progress
+from focat.training.run import Run
+from focat.windows.texts import WindowText, batch_of_texts
+
+Weights = NDArray[np.float32]
+
+
+def load(run: str | Path | Sequence[str | Path], device: str = "auto") -> Model:
+    """The system that a run folder holds, or an ensemble of several; averaged weights are used where there are any."""
+    folders = [run] if isinstance(run, (str, Path)) else list(run)
+    if not folders:
+        raise FocatError("name a run, or several")
+    return Model([Run.open(Path(folder)) for folder in folders], device)
+
+
+class Model:
+    """A trained system, or several that decide together."""
+
+    def __init__(self, runs: Sequence[Run], device: str = "auto") -> None:
+        self.runs = list(runs)
+        self._settings = [run.settings for run in runs]
+        self.settings = self._settings[0]
+        self.tokenizer: Tokenizer = runs[0].tokenizer
+        for other in runs[1:]:
+            _check_same_vocabulary(runs[0].path, self.tokenizer, other.path, other.tokenizer)
+        self._weights = [run.weights_folder() for run in runs]
+        self.models = [
+            run.load_model(weights, _device(device)) for run, weights in zip(runs, self._weights, strict=True)
+        ]
+
+    @overload
+    def translate(self, text: str, **options: Any) -> str: ...
+    @overload
+    def translate(self, text: Sequence[str], **options: Any) -> list[str]: ...
+    @overload
+    def translate(self, text: Sequence[Sequence[str]], **options: Any) -> list[list[str]]: ...
+    def translate(self, text: Any, **options: Any) -> Any:
+        """A document, a list of its sentences: the list of their translations. A list of documents: a list of lists.
+
+        A text: its lines are the sentences, blank lines stand between documents, and a text of as many lines comes
+        back. The options are those of `translator`.
+        """
+        if isinstance(text, str):
+            lines = (line if line.strip() else None for line in text.split("\n"))
+            found = self.translator(**options).sentences(lines)
+            return "\n".join(next(found).text if line.strip() else "" for line in text.split("\n"))
+        documents = list(text)
+        alone = all(isinstance(sentence, str) for sentence in documents)
+        if not alone and any(isinstance(document, str) for document in documents):
+            raise FocatError(
+                "translate: give a text, a list of sentences, or a list of lists of sentences; not a mixture"
+            )
+        found_texts = [
+            [translation.text for translation in document]
+            for document in self.stream([documents] if alone else documents, **options)
+        ]
+        return found_texts[0] if alone else found_texts
+
+    def stream(self, documents: Iterable[Sequence[str]], **options: Any) -> Iterator[list[Translation]]:
+        """Documents without end: each one's translations as soon as they are there, in order, with all that is known.
+
+        The options are those of `translator`.
+        """
+        return self.translator(**options).translate(documents)
+
+    def translate_file(
+        self,
+        input: str | Path,
+        output: str | Path = STDOUT,
+        format: str | None = None,
+        split: bool = False,
+        scores: bool = False,
+        overwrite: bool = False,
+        progress: Progress = QUIET,
+        **options: Any,
+    ) -> Figures:
+        """What `focat translate` does: a file in, a file out, resumed if it was interrupted."""
+        languages = (self.settings.data.source_language, self.settings.data.target_language) if split else None
+        showing = Showing(scores, options.get("nbest") or self.settings.decoding.nbest)
+        job = Job(Path(input), Path(output), format, languages, showing, overwrite)
+        return run_job(job, self.translator(**options), self._digests(), progress)
+
+    def translator(
+        self,
+        context: str | None = None,
+        constrained: bool = True,
+        window: int | None = None,
+        ahead: int | None = None,
+        **search: Any,
+    ) -> Translator:
+        """What translates, with settings of its own.
+
+        `context` is where target context comes from: regenerate, reuse or none. `constrained`: every window yields as
+        many sentences as it has; if not, what follows the last separator is kept (the paper's rule). `window` is how
+        many sentences a window has. `ahead` is how many sentences may be read before the first comes out. All else
+        are settings of the search (`SearchSettings`): beam, nbest, length_penalty, sample and so on. What is not given
+        is as in the settings of the run.
+        """
+        return Translator(
+            self.models,
+            self.tokenizer,
+            self._windows(window),
+            self._search_settings(search),
+            parse_context(context or self.settings.decoding.target_context),
+            constrained,
+            ahead or AHEAD,
+        )
+
+    def attention(self, source: Sequence[str], target: Sequence[str]) -> Attention:
+        """Where the first model looks while it reads and writes this window, the current sentences last."""
+        batch = batch_of_texts(self.tokenizer, [WindowText(source, target)])
+        device = str(self.models[0].output_weight.device)
+        found = self.models[0].attention(batch.source.to(device), batch.target.to(device))
+        encoder, decoder, cross = (
+            torch.stack([layer[0] for layer in side]).float().cpu().numpy()
+            for side in (found.encoder, found.decoder, found.cross)
+        )
+        return Attention(
+            _pieces(self.tokenizer.source, batch.source.tokens[0].tolist()),
+            _pieces(self.tokenizer.target, batch.target.tokens[0].tolist()),
+            batch.source.segments[0].tolist(),
+            batch.target.segments[0].tolist(),
+            encoder,
+            decoder,
+            cross,
+        )
+
+    def score(
+        self, document: Sequence[str], hypotheses: Sequence[str], window: int | None = None
+    ) -> list[SentenceScore]:
+        """How likely these translations of a document's sentences are, each after those of the sentences before it."""
+        if len(document) != len(hypotheses):
+            raise FocatError(f"score: {len(document)} sentences have {len(hypotheses)} translations; give one for each")
+        pairs = [
+            Pair(source, target, i + 1) for i, (source, target) in enumerate(zip(document, hypotheses, strict=True))
+        ]
+        return self.score_pairs([pairs], window)[0]
+
+    def score_pairs(
+        self,
+        documents: Sequence[Sequence[Pair]],
+        window: int | None = None,
+        precision: Precision = "float32",
+        progress: Progress = QUIET,
+    ) -> list[list[SentenceScore]]:
+        """The same for many documents; what `focat score` does."""
+        windows = self._windows(window)
+        return score_documents(self.models, self.tokenizer, documents, windows, precision, progress)
+
+    def _windows(self, window: int | None) -> WindowSettings:
+        most = min(settings.windows.max_tokens for settings in self._settings)
+        windows = self.settings.windows.model_copy(update={"max_tokens": most})
+        return windows if window is None else window_of(windows, window)
+
+    def _search_settings(self, given: dict[str, Any]) -> SearchSettings:
+        usual = {name: getattr(self.settings.decoding, name) for name in SearchSettings.model_fields}
+        try:
+            return SearchSettings(**usual | {name: value for name, value in given.items() if value is not None})
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = "".join(f"{name}: " for name in first["loc"])
+            raise FocatError(f"{place}{first['msg'].removeprefix('Value error, ')}") from None
+
+    def _digests(self) -> list[str]:
+        return [
+            digest_of([sha256(weights / "weights.safetensors"), settings.model.model_dump()])
+            for settings, weights in zip(self._settings, self._weights, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Attention weights of one window, (layers, heads, queries, keys) each; the rows sum to one."""
+
+    source: list[str]
+    """The tokens of the source: `<S>` closes a sentence, `<E>` the window."""
+    target: list[str]
+    """The tokens of the target; row t of `decoder` and `cross` is where token t was predicted."""
+    source_segments: list[int]
+    """The sentence of each source token."""
+    target_segments: list[int]
+    """The sentence of each target token."""
+    encoder: Weights
+    decoder: Weights
+    """Keys are what was read before: key 0 is the start symbol, key t is token t - 1."""
+    cross: Weights
+
+    def by_word(self) -> Attention:
+        """The same between words: attention to a word is to all its pieces, and that of a word the mean of theirs."""
+        source, target = _words(self.source), _words(self.target)
+        return Attention(
+            [_joined(self.source, word) for word in source],
+            [_joined(self.target, word) for word in target],
+            [self.source_segments[word[0]] for word in source],
+            [self.target_segments[word[0]] for word in target],
+            _merged(self.encoder, source, source),
+            _merged(self.decoder, target, [[0], *([i + 1 for i in word] for word in target[:-1])]),
+            _merged(self.cross, target, source),
+        )
+
+
+def _pieces(vocabulary: Vocabulary, tokens: Sequence[int]) -> list[str]:
+    return [vocabulary.piece(token) for token in tokens]
+
+
+def _words(pieces: Sequence[str]) -> list[list[int]]:
+    """The places of the pieces of each word; a mark of the window is a word of its own."""
+    words: list[list[int]] = []
+    marks = {"<S>", "<E>"}
+    for i, piece in enumerate(pieces):
+        if not words or piece.startswith("▁") or piece in marks or pieces[i - 1] in marks:
+            words.append([i])
+        else:
+            words[-1].append(i)
+    return words
+
+
+def _joined(pieces: Sequence[str], word: Sequence[int]) -> str:
+    return "".join(pieces[i] for i in word).removeprefix("▁")
+
+
+def _merged(weights: Weights, queries: Sequence[Sequence[int]], keys: Sequence[Sequence[int]]) -> Weights:
+    of_keys = np.stack([weights[..., list(word)].sum(-1) for word in keys], -1)
+    return np.stack([of_keys[..., list(word), :].mean(-2) for word in queries], -2)
+
+
+def _device(name: str) -> str:
+    wanted = ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+    try:
+        torch.empty(0, device=wanted)
+    except (AssertionError, RuntimeError) as error:
+        raise FocatError(f"--device {name}: cannot be used here ({str(error).splitlines()[0]})") from None
+    return wanted
+
+
+def _check_same_vocabulary(first: Path, ours: Tokenizer, other: Path, theirs: Tokenizer) -> None:
+    for side in ("source", "target"):
+        a, b = getattr(ours, side), getattr(theirs, side)
+        if a.model != b.model or a.normalisation != b.normalisation:
+            raise FocatError(
+                f"{other}: its {side} vocabulary is not that of {first}; "
+                "an ensemble needs runs that were trained on the same token store"
+            )

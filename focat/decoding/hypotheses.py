@@ -1,0 +1,146 @@
+"""The hypotheses of a batch of windows: those in the making, and the best that have ended.
+
+Everything is a tensor of a fixed shape that is changed in place, and nothing waits for the device, so that a step of
+the search is the same few kernels again and again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from focat.corpus.vocabulary import SEPARATOR
+from focat.decoding.choice import Chooser, Continuations
+from focat.decoding.constraints import allowed_next
+
+Tensors = TypeVar("Tensors", bound="_Tensors")
+
+
+class _Tensors:
+    """A dataclass of tensors whose first dimension is the windows."""
+
+    def map(self: Tensors, change: Callable[[Tensor], Tensor]) -> Tensors:
+        """The same with every tensor changed."""
+        return type(self)(*(change(getattr(self, field.name)) for field in fields(self)))  # type: ignore[arg-type]
+
+    def become(self: Tensors, other: Tensors) -> None:
+        """Take over the values of another, in place."""
+        for field in fields(self):  # type: ignore[arg-type]
+            getattr(self, field.name).copy_(getattr(other, field.name))
+
+
+@dataclass
+class Branches(_Tensors):
+    """Hypotheses, (windows, beam) each unless said otherwise; the likeliest first."""
+
+    tokens: Tensor  # (windows, beam, longest) what was decoded, from the left
+    scores: Tensor  # (windows, beam, longest) their log-probabilities
+    cut: Tensor  # whether the limit had to close it
+    rank: Tensor  # what orders them: log-probability while in the making, score at the end; -inf where there is none
+
+    def one_longer(self, by: Continuations, step: Tensor, cut: Tensor, rank: Tensor) -> Branches:
+        """What these continuations make of them."""
+        taken = self.map(lambda each: gather(each, by.parent))
+        taken.tokens.index_copy_(2, step, by.token[..., None])
+        taken.scores.index_copy_(2, step, by.log_probability[..., None])
+        return Branches(taken.tokens, taken.scores, taken.cut | gather(cut, by.parent), rank)
+
+
+@dataclass
+class Windows(_Tensors):
+    """What the search needs to know of each window."""
+
+    number: Tensor  # (windows,) its place in the batch
+    limit: Tensor  # (windows, 1) most tokens
+    sentences: Tensor  # (windows, 1) how many the target must have, prefix included; 0 for any number
+    closed: Tensor  # (windows, beam) how many each hypothesis has closed
+    empty: Tensor  # (windows, beam) whether the one in the making has no word yet
+    lengths: Tensor  # (windows, beam) of the hypotheses that have ended
+    over: Tensor  # (windows,) whether nothing better can be found
+    luck: Tensor  # (windows, beam, longest) for sampling, numbers from [0, 1)
+
+
+class Hypotheses:
+    """The search through a batch of windows, one step at a time."""
+
+    def __init__(self, windows: Windows, longest: int, nbest: int, length_penalty: float, alike: bool) -> None:
+        count, beam = windows.closed.shape
+        device = windows.closed.device
+        none = torch.full((count, beam), -math.inf, device=device)
+        self.live, self.ended = (
+            Branches(
+                tokens=torch.zeros(count, beam, longest, dtype=torch.long, device=device),
+                scores=torch.zeros(count, beam, longest, device=device),
+                cut=torch.zeros(count, beam, dtype=torch.bool, device=device),
+                rank=none.clone(),
+            )
+            for _ in range(2)
+        )
+        # hypotheses that begin alike would go on alike, unless by chance: let one of them begin
+        self.live.rank[:, : 1 if alike else beam] = 0
+        self.windows, self.nbest, self.length_penalty = windows, nbest, length_penalty
+        self.step = torch.zeros(1, dtype=torch.long, device=device)
+
+    @property
+    def last(self) -> Tensor:
+        """The newest token of each row, (rows, 1), for the decoder to read."""
+        return self.live.tokens.index_select(2, self.step - 1).view(-1, 1)
+
+    @property
+    def luck(self) -> Tensor:
+        """The number from [0, 1) that decides about the next token of each hypothesis, (windows, beam)."""
+        return self.windows.luck.index_select(2, self.step)[..., 0]
+
+    def advance(self, logits: Tensor, choose: Chooser) -> Tensor:
+        """One token more, by its logits (windows, beam, vocabulary); returns which row each row goes on from."""
+        windows = self.windows
+        allowed = allowed_next(windows.closed, windows.empty, windows.limit - self.step, windows.sentences)
+        ends, on = choose(self.live.rank, logits, allowed)
+        length = self.step + 1
+        score = ends.total / length**self.length_penalty
+        ending = self.live.one_longer(ends, self.step, allowed.forced, score)
+        self._gather_ended(ending, length)
+        self.live.become(self.live.one_longer(on, self.step, allowed.forced, on.total))
+        closes = on.token == SEPARATOR
+        windows.closed.copy_(gather(windows.closed, on.parent) + closes)
+        windows.empty.copy_(closes)
+        self._finish()
+        self.step += 1
+        beam = on.parent.shape[1]
+        first = torch.arange(len(on.parent), device=on.parent.device)[:, None] * beam
+        return (first + on.parent).view(-1)
+
+    def _gather_ended(self, ending: Branches, length: Tensor) -> None:
+        """Keep the best of those that have ended."""
+        beam = ending.rank.shape[1]
+        both = [torch.cat((getattr(self.ended, f.name), getattr(ending, f.name)), 1) for f in fields(ending)]
+        lengths = torch.cat((self.windows.lengths, length.expand_as(ending.rank)), 1)
+        best = Branches(*both).rank.topk(beam).indices
+        self.ended.become(Branches(*both).map(lambda each: gather(each, best)))
+        self.windows.lengths.copy_(lengths.gather(1, best))
+
+    def _finish(self) -> None:
+        """A window is over when `beam` hypotheses have ended, or none in the making can come among the n best.
+
+        Log-probabilities only add up to less, and the longest hypothesis divides them by most.
+        """
+        attainable = self.live.rank.amax(-1) / self.windows.limit[:, 0] ** self.length_penalty
+        enough = (self.ended.rank > -math.inf).all(-1)
+        self.windows.over |= enough | (self.ended.rank[:, self.nbest - 1] >= attainable)
+        self.live.rank.masked_fill_(self.windows.over[:, None], -math.inf)
+
+    def keep(self, windows: Tensor) -> None:
+        """Go on with these windows alone."""
+        for name in ("live", "ended", "windows"):
+            setattr(self, name, getattr(self, name).map(lambda each: each[windows]))
+
+
+def gather(values: Tensor, hypotheses: Tensor) -> Tensor:
+    """Values (windows, beam, …) of these hypotheses, (windows, any number)."""
+    index = hypotheses.view(*hypotheses.shape, *(1 for _ in values.shape[2:]))
+    return values.gather(1, index.expand(-1, -1, *values.shape[2:]))

@@ -1,0 +1,126 @@
+"""`focat doctor`: whether this machine has what focat needs and what it can use, and what to run if not."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from focat import __version__
+from focat.errors import FocatError
+from focat.evaluation import comet
+from focat.progress import Progress
+
+State = Literal["ready", "optional", "missing"]
+_LITTLE_DISK = 5  # GiB; a corpus of a million pairs and a run fit into it
+_EXTRAS = {  # what may be installed besides, and what for
+    "transformers": "benchmarks beside other models",
+}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    state: State  # `optional`: focat does without
+    found: str
+    remedy: str = ""
+
+
+def examine(progress: Progress, quick: bool = False) -> list[Check]:
+    """Look at everything; what takes seconds shows that it is under way, and is left out if it should be quick."""
+    checks = [_python(), *_torch(), _disk(), *_extras()]
+    if not quick:
+        with progress.bar("compiling a small function"):
+            checks.append(_compile())
+        with progress.bar("starting COMET"):
+            checks.append(_comet())
+    return checks
+
+
+def show_checks(checks: list[Check], console: Console) -> None:
+    """A line for each, and below what to run."""
+    colours: dict[State, str] = {"ready": "green", "optional": "yellow", "missing": "red"}
+    table = Table("", "", "", title=f"focat {__version__}", show_header=False)
+    for check in checks:
+        table.add_row(check.name, f"[{colours[check.state]}]{check.state}[/]", check.found)
+    console.print(table)
+    for check in checks:
+        if check.remedy:
+            console.print(f"{check.name}: {check.remedy}", soft_wrap=True, markup=False)
+
+
+def record(checks: list[Check]) -> dict[str, Any]:
+    """Everything, to be written as JSON."""
+    return {"focat": __version__, "checks": [asdict(check) for check in checks]}
+
+
+def _python() -> Check:
+    return Check("Python", "ready", f"{platform.python_version()}, {sys.executable}")
+
+
+def _torch() -> Iterator[Check]:
+    import torch
+
+    yield Check("torch", "ready", torch.__version__)
+    if torch.cuda.is_available():
+        for number in range(torch.cuda.device_count()):
+            device = torch.cuda.get_device_properties(number)
+            yield Check(f"GPU {number}", "ready", f"{device.name}, {device.total_memory / 2**30:.0f} GiB")
+    else:
+        yield Check(
+            "GPU",
+            "optional",
+            f"none that torch can use; {torch.get_num_threads()} threads of the CPU",
+            "a GPU needs a driver and a torch built for it: https://pytorch.org/get-started",
+        )
+
+
+def _compile() -> Check:
+    """By compiling something: that a compiler is there does not mean that it works."""
+    import torch
+
+    def small(x: torch.Tensor) -> torch.Tensor:
+        return (x * 2 + 1).relu().sum()
+
+    x = torch.randn(64, device="cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        compiled: Callable[[torch.Tensor], torch.Tensor] = torch.compile(small)
+        right = torch.allclose(compiled(x), small(x), atol=1e-4)
+    except Exception as error:
+        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        remedy = "training works without, only slower (training.compile=never); a C++ compiler may be all it needs"
+        return Check("torch.compile", "optional", reason[:100], remedy)
+    return Check("torch.compile", "ready" if right else "missing", "works" if right else "gives wrong results")
+
+
+def _disk() -> Check:
+    free = shutil.disk_usage(Path.cwd()).free / 2**30
+    enough = free >= _LITTLE_DISK
+    remedy = "" if enough else "make room, or work in another folder: stores and checkpoints are large"
+    return Check("disk", "ready" if enough else "missing", f"{free:,.0f} GiB free in {Path.cwd()}", remedy)
+
+
+def _extras() -> Iterator[Check]:
+    for package, purpose in _EXTRAS.items():
+        try:
+            yield Check(package, "ready", f"{version(package)}, for {purpose}")
+        except PackageNotFoundError:
+            yield Check(package, "optional", f"not installed; for {purpose}", f"pip install {package}")
+
+
+def _comet() -> Check:
+    try:
+        found = comet.check()
+    except FocatError as error:
+        return Check("COMET", "optional", "not ready", str(error))
+    return Check("COMET", "ready", f"{found['comet']} with torch {found['torch']}, {comet.environment()}")

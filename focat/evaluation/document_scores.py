@@ -1,0 +1,208 @@
+"""Scores of a user's own translations, each sentence in the context of its document: `focat score`."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from focat.config.schema import WindowSettings
+from focat.corpus.text_files import Lines, is_blank, parallel_lines
+from focat.corpus.tokenizer import Tokenizer
+from focat.errors import FocatError
+from focat.evaluation.scoring import Precision, fits, token_scores, working_in
+from focat.model.transformer import Transformer
+from focat.progress import QUIET, Progress
+from focat.windows.batch import Batch
+from focat.windows.texts import WindowText, batch_of_texts
+
+_BATCH_TOKENS = {"cpu": 4096, "cuda": 65_536}
+_CHARACTERS = 3  # of a token, roughly
+
+
+@dataclass(frozen=True)
+class SentenceScore:
+    """How likely a model finds a translation, given its source and the context of both."""
+
+    source: str
+    target: str
+    tokens: tuple[str, ...]
+    """Of the target, as the model sees them; the last is `<E>`, the end of the window."""
+    token_scores: tuple[float, ...]
+    """Log-probability of each."""
+    document: int = 0
+    line: int = 0
+    shortened: bool = False
+    """Whether it lost context sentences because its window was too long."""
+
+    @property
+    def log_probability(self) -> float:
+        """Of the whole sentence."""
+        return math.fsum(self.token_scores)
+
+    @property
+    def mean(self) -> float:
+        """Per token."""
+        return self.log_probability / len(self.token_scores)
+
+    def record(self) -> dict[str, Any]:
+        """For a line of JSON."""
+        return {
+            "line": self.line,
+            "document": self.document,
+            "source": self.source,
+            "target": self.target,
+            "log_probability": self.log_probability,
+            "mean": self.mean,
+            "tokens": [[token, score] for token, score in zip(self.tokens, self.token_scores, strict=True)],
+        }
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A sentence and its translation, and where they stand."""
+
+    source: str
+    target: str
+    line: int
+
+
+def parse_style(text: str | None, output: Path | None) -> str:
+    """tsv or jsonl, as asked for or as a file is called."""
+    style = text or ("jsonl" if output is not None and output.suffix == ".jsonl" else "tsv")
+    if style not in ("tsv", "jsonl"):
+        raise FocatError(f"--format {style}: choose tsv or jsonl")
+    return style
+
+
+def read_pairs(source: Path, target: Path) -> list[list[Pair]]:
+    """Documents of two parallel files, a blank line on both sides between them."""
+    files = Lines(source), Lines(target)
+    documents: list[list[Pair]] = [[]]
+    for one, other in parallel_lines(*files):
+        if is_blank(one) != is_blank(other):
+            blank, text = files if is_blank(one) else files[::-1]
+            raise FocatError(
+                f"{blank.path}, line {blank.number}: is blank, but {text.path} has a sentence there; "
+                "blank lines stand between documents, on both sides"
+            )
+        if is_blank(one):
+            documents.append([])
+        else:
+            documents[-1].append(Pair(one, other, files[0].number))
+    documents = [document for document in documents if document]
+    if not documents:
+        raise FocatError(f"{source}: holds no sentence")
+    return documents
+
+
+def score_documents(
+    models: Sequence[Transformer],
+    tokenizer: Tokenizer,
+    documents: Sequence[Sequence[Pair]],
+    windows: WindowSettings,
+    precision: Precision = "float32",
+    progress: Progress = QUIET,
+) -> list[list[SentenceScore]]:
+    """Each translation after the given translations of its context; several models decide together."""
+    flat = [(d, i) for d, document in enumerate(documents) for i in range(len(document))]
+    cut = [_window(documents[d], i, windows, tokenizer) for d, i in flat]
+    found: dict[int, SentenceScore] = {}
+    order = sorted(range(len(flat)), key=lambda n: sum(map(len, cut[n].text.target)), reverse=True)
+    device = models[0].output_weight.device
+    with progress.bar("scoring", "sentences", len(flat)) as bar:
+        for some in _batches(order, cut, _BATCH_TOKENS.get(device.type, 4096)):
+            batch = _batch(tokenizer, [cut[n] for n in some]).to(str(device))
+            with working_in(precision, device):
+                scores = torch.stack([token_scores(model, batch.source, batch.target) for model in models])
+            mixed = (scores.double().logsumexp(0) - math.log(len(models))).cpu()  # (windows, length)
+            tokens, current = batch.target.tokens.cpu(), (batch.target.segments == batch.target.current[:, None]).cpu()
+            for row, n in enumerate(some):
+                d, i = flat[n]
+                pair, mine = documents[d][i], current[row]
+                pieces = tuple(tokenizer.target.piece(token) for token in tokens[row][mine].tolist())
+                own = tuple(mixed[row][mine].tolist())
+                found[n] = SentenceScore(pair.source, pair.target, pieces, own, d, pair.line, cut[n].shortened)
+            bar.advance(len(some))
+    scored = iter(found[n] for n in range(len(flat)))
+    return [[next(scored) for _ in document] for document in documents]
+
+
+def score_lines(scored: Sequence[Sequence[SentenceScore]], style: str) -> Iterator[str]:
+    """The scores of all sentences, as lines of a table between tabs or of JSON."""
+    if style == "tsv":
+        yield "line\tdocument\tlog_probability\tmean\ttokens\tsource\ttarget"
+    for score in (score for document in scored for score in document):
+        if style == "jsonl":
+            yield json.dumps(score.record(), ensure_ascii=False)
+        else:
+            numbers = f"{score.line}\t{score.document}\t{score.log_probability:.4f}\t{score.mean:.4f}"
+            texts = "\t".join(text.replace("\t", " ") for text in (score.source, score.target))
+            yield f"{numbers}\t{len(score.tokens)}\t{texts}"
+
+
+def summary(scored: Sequence[Sequence[SentenceScore]]) -> dict[str, Any]:
+    """Figures over all sentences."""
+    flat = [score for document in scored for score in document]
+    total, tokens = math.fsum(score.log_probability for score in flat), sum(len(score.tokens) for score in flat)
+    return {
+        "documents": len(scored),
+        "sentences": len(flat),
+        "tokens": tokens,
+        "log_probability": total,
+        "per_sentence": total / len(flat),
+        "per_token": total / tokens,
+        "perplexity": math.exp(-total / tokens),
+        "shortened": sum(score.shortened for score in flat),
+    }
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """The window of one sentence."""
+
+    text: WindowText
+    current: int  # of the source; sentences behind it may follow
+    shortened: bool
+
+
+def _window(document: Sequence[Pair], place: int, windows: WindowSettings, tokenizer: Tokenizer) -> _Cut:
+    """What training would have made of it; too long, it loses its farthest sentences first."""
+    before, after = min(windows.before, place), min(windows.after, len(document) - 1 - place)
+    whole = before + after
+    while True:
+        source = [pair.source for pair in document[place - before : place + after + 1]]
+        target = [pair.target for pair in document[place - min(before, windows.target[0]) : place + 1]]
+        if before + after == 0 or (
+            fits(tokenizer.source, source, windows.max_tokens) and fits(tokenizer.target, target, windows.max_tokens)
+        ):
+            return _Cut(WindowText(source, target), before, before + after < whole)
+        if after >= before:
+            after -= 1
+        else:
+            before -= 1
+
+
+def _batches(order: Sequence[int], cut: Sequence[_Cut], budget: int) -> Iterator[list[int]]:
+    """Windows in this order, from the longest on, as many as the budget allows; lengths are guessed from characters."""
+    batch: list[int] = []
+    longest = 1
+    for n in order:
+        length = max(sum(map(len, side)) // _CHARACTERS for side in (cut[n].text.source, cut[n].text.target))
+        if batch and (len(batch) + 1) * max(longest, length) > budget:
+            yield batch
+            batch, longest = [], 1
+        batch.append(n)
+        longest = max(longest, length)
+    if batch:
+        yield batch
+
+
+def _batch(tokenizer: Tokenizer, cut: Sequence[_Cut]) -> Batch:
+    batch = batch_of_texts(tokenizer, [each.text for each in cut])
+    return replace(batch, source=replace(batch.source, current=torch.tensor([each.current for each in cut])))

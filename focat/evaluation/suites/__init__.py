@@ -1,0 +1,22 @@
+"""Contrastive suites, read as they were published (docs/measuring-suites.md)."""
+
+from focat.evaluation.suites.contrapro import ContextFiles, ContextFolder, contrapro_instances
+from focat.evaluation.suites.form import AS_PUBLISHED, Form
+from focat.evaluation.suites.instance import Instance, Kind, Suite
+from focat.evaluation.suites.own import own_instances
+from focat.evaluation.suites.reading import read_suite
+from focat.evaluation.suites.voita import voita_instances
+
+__all__ = [
+    "AS_PUBLISHED",
+    "ContextFiles",
+    "ContextFolder",
+    "Form",
+    "Instance",
+    "Kind",
+    "Suite",
+    "contrapro_instances",
+    "own_instances",
+    "read_suite",
+    "voita_instances",
+]

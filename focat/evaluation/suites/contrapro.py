@@ -1,0 +1,219 @@
+"""ContraPro (Müller et al., 2018, En→De) and the En→Fr set of Lopes et al. (2020), which shares its layout.
+
+The sentences are in the JSON, their context is not: it comes as two text files with some lines for each candidate, or
+as the folder of subtitle documents from which those lines were taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from focat.corpus.text_files import DECOMPRESSORS, read_lines
+from focat.errors import FocatError
+from focat.evaluation.suites.fields import Fields
+from focat.evaluation.suites.instance import Instance
+
+Contexts = Sequence[tuple[Sequence[str], Sequence[str]]]  # of each entry: on the source and on the target, oldest first
+_LABELS = ("src pronoun", "ref pronoun", "intrasegmental", "document id", "segment id", "corpus")
+
+
+@dataclass(frozen=True)
+class ContextFiles:
+    """Context as text: as many lines for each candidate, oldest first, the reference's before its distractors'."""
+
+    source: Path
+    target: Path
+
+    def read(self, entries: Sequence[Fields]) -> Contexts:
+        """The context of each entry.
+
+        The French set's files are in another order than its JSON. Its sentences are in files beside them, by which
+        the right lines are found.
+        """
+        beside = [_beside(path) for path in (self.source, self.target)]
+        order = list(range(len(entries)))
+        if all(path.exists() for path in beside):
+            order = _order_of([list(read_lines(path)) for path in beside], entries, str(beside[1]))
+        in_order = [entries[i] for i in order]
+        sides = [context_lines(list(read_lines(path)), in_order, str(path)) for path in (self.source, self.target)]
+        of_entry = dict(zip(order, zip(*sides, strict=True), strict=True))
+        return [of_entry[i] for i in range(len(entries))]
+
+
+@dataclass(frozen=True)
+class ContextFolder:
+    """Context as documents: a file per document and language, a line per segment, in folders of any depth."""
+
+    folder: Path
+    languages: tuple[str, str]  # the endings of the two files of a document
+    most: int = 15  # sentences that are kept
+
+    def read(self, entries: Sequence[Fields]) -> Contexts:
+        """The context of each entry, by its `document id` and `segment id`."""
+        if not self.folder.is_dir():
+            raise FocatError(f"{self.folder}: no such folder; give the one that holds the documents")
+        files = {_plain_name(path): path for path in sorted(self.folder.rglob("*")) if path.is_file()}
+        documents: dict[str, tuple[list[str], list[str]]] = {}
+        for entry in entries:
+            name = entry.text("document id")
+            if name not in documents:
+                documents[name] = self._document(name, files, entry)
+        first = _counted_from(entries, documents)
+        contexts = []
+        for entry in entries:
+            source, target = documents[entry.text("document id")]
+            end = _segment(entry) - first
+            kept = slice(max(0, end - self.most), end)
+            contexts.append((_after_blank(source[kept]), _after_blank(target[kept])))
+        return contexts
+
+    def _document(self, name: str, files: dict[str, Path], entry: Fields) -> tuple[list[str], list[str]]:
+        sides = []
+        for language in self.languages:
+            names = [f"{stem}.{language}" for stem in (name.rpartition(".")[0], name) if stem]
+            found = [files[name] for name in names if name in files]
+            if not found:
+                raise entry.error(f"{self.folder} holds no {names[0]}, a side of document {name!r}")
+            sides.append([line.strip() for line in read_lines(found[0])])
+        source, target = sides
+        if len(source) != len(target):
+            raise entry.error(
+                f"document {name!r} has {len(source)} lines on the source and {len(target)} on the target"
+            )
+        return source, target
+
+
+def contrapro_instances(
+    entries: Sequence[Any],
+    context: ContextFiles | ContextFolder | tuple[Sequence[str], Sequence[str]] | None = None,
+    phenomenon: str = "pronoun",
+    where: str = "suite",
+) -> list[Instance]:
+    """From the published JSON and its context, which may also be given as the lines of the two files."""
+    fields = [Fields(f"{where}, entry {i + 1}", entry) for i, entry in enumerate(entries)]
+    contexts: Contexts
+    if context is None:
+        contexts = [((), ())] * len(fields)
+    elif isinstance(context, tuple):
+        contexts = list(zip(*(context_lines(lines, fields, "context") for lines in context), strict=True))
+    else:
+        contexts = context.read(fields)
+    return [
+        _instance(entry, source, target, phenomenon, i)
+        for i, (entry, (source, target)) in enumerate(zip(fields, contexts, strict=True))
+    ]
+
+
+def context_lines(lines: Sequence[str], entries: Sequence[Fields], where: str) -> list[list[str]]:
+    """The context of each entry from lines that stand there once for each of its candidates."""
+    sizes = [1 + len(entry.inner("errors")) for entry in entries]
+    candidates = sum(sizes)
+    count, rest = divmod(len(lines), candidates)
+    if rest or not count:
+        raise FocatError(
+            f"{where}: has {len(lines):,} lines for {candidates:,} candidates of {len(entries):,} entries; "
+            "expected the same number for each candidate: it is of another suite, or cut short"
+        )
+    contexts, start = [], 0
+    for entry, size in zip(entries, sizes, strict=True):
+        blocks = [[line.strip() for line in lines[start + i * count :][:count]] for i in range(size)]
+        if any(block != blocks[0] for block in blocks):
+            raise entry.error(f"its candidates have different context in {where}, from line {start + 1} on")
+        contexts.append(_after_blank(blocks[0]))
+        start += count * size
+    return contexts
+
+
+def _beside(path: Path) -> Path:
+    """X.current.src, beside X.context.src."""
+    name, dot, rest = path.name.rpartition(".context.")
+    return path.with_name(f"{name}.current.{rest}") if dot else path / "none"
+
+
+def _order_of(sentences: Sequence[Sequence[str]], entries: Sequence[Fields], where: str) -> list[int]:
+    """The entries in the order in which their sentences, a line for each candidate, stand in two files."""
+    waiting: dict[tuple[str, ...], list[int]] = {}
+    for i, entry in enumerate(entries):
+        wrong = [error.text("contrastive") for error in entry.inner("errors")]
+        texts = (entry.text("src segment"), entry.text("ref segment"), *wrong)
+        waiting.setdefault(tuple(map(_squeezed, texts)), []).append(i)
+    sizes = {len(key) - 1 for key in waiting}
+    pairs = [(_squeezed(source), _squeezed(target)) for source, target in zip(*sentences, strict=False)]
+    order, line = [], 0
+    while line < len(pairs):
+        for size in sizes:
+            key = (pairs[line][0], *(target for _, target in pairs[line : line + size]))
+            if waiting.get(key):
+                order.append(waiting[key].pop(0))
+                line += size
+                break
+        else:
+            raise FocatError(f"{where}, line {line + 1}: starts no entry of the suite; the files are of another suite")
+    if len(order) != len(entries):
+        raise FocatError(f"{where}: holds {len(order):,} of the {len(entries):,} entries of the suite")
+    return order
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())
+
+
+def _instance(entry: Fields, source: Sequence[str], target: Sequence[str], phenomenon: str, number: int) -> Instance:
+    errors = entry.inner("errors")
+    if not errors:
+        raise entry.error("`errors` is empty: there is nothing to contrast the reference with")
+    candidates = [entry.text("ref segment"), *(error.text("contrastive") for error in errors)]
+    annotated = [entry.content.get("ref pronoun"), *(error.content.get("replacement") for error in errors)]
+    forms = [form for form in annotated if isinstance(form, str) and form]
+    return Instance(
+        [*source, entry.text("src segment")],
+        target,
+        candidates,
+        right=0,
+        distance=entry.distance("ante distance"),
+        strict=True,
+        phenomenon=phenomenon,
+        id=number,
+        labels={name: entry.content[name] for name in _LABELS if entry.content.get(name) is not None},
+        forms=forms if len(forms) == len(candidates) else None,
+    )
+
+
+def _after_blank(lines: Sequence[str]) -> list[str]:
+    """What follows the last blank line: a blank one says that the document had not begun."""
+    begin = max((i + 1 for i, line in enumerate(lines) if not line), default=0)
+    return list(lines[begin:])
+
+
+def _counted_from(entries: Sequence[Fields], documents: dict[str, tuple[list[str], list[str]]]) -> int:
+    """1 if `segment id` counts from 1, as in ContraPro, or 0, as in its French relative: the text decides."""
+
+    def mismatch(first: int) -> Fields | None:
+        return next((entry for entry in entries if not _is_at(entry, documents, first)), None)
+
+    wrong = mismatch(1)
+    if wrong is not None and mismatch(0) is not None:
+        raise wrong.error(
+            f"`src segment` is not what segment {_segment(wrong)} of document {wrong.text('document id')!r} says; "
+            "the documents are others than those the suite was made from"
+        )
+    return 1 if wrong is None else 0
+
+
+def _is_at(entry: Fields, documents: dict[str, tuple[list[str], list[str]]], first: int) -> bool:
+    source, place = documents[entry.text("document id")][0], _segment(entry) - first
+    return 0 <= place < len(source) and _squeezed(source[place]) == _squeezed(entry.text("src segment"))
+
+
+def _segment(entry: Fields) -> int:
+    value = entry.get("segment id")
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise entry.error("`segment id` is not a number; without it, the context is not to be found in documents")
+    return value
+
+
+def _plain_name(path: Path) -> str:
+    return path.stem if path.suffix in DECOMPRESSORS else path.name

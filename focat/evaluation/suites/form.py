@@ -1,0 +1,74 @@
+"""The form of a suite's sentences: a model trained on raw text should not be asked about tokenised text.
+
+The detokeniser undoes what Moses-style tokenisation did to the suite of Voita et al.: spaces around punctuation, quotes
+and English contractions. It knows no language; what it cannot tell stays as it is.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from focat.evaluation.suites.instance import Instance
+
+_CLOSES = re.compile(r"[,.!?;:…)\]}»”%]+|'(?:s|t|m|d|re|ve|ll|S|T|M|D|RE|VE|LL)|n't|N'T")
+_OPENS = re.compile(r"[(\[{«„“¿¡$£]+")
+_QUOTES = ('"', "'")
+
+
+@dataclass(frozen=True)
+class Form:
+    """What is done to every sentence before a model sees it."""
+
+    detokenise: bool = False
+    lowercase: bool = False
+
+    def __str__(self) -> str:
+        done = [name for name in ("detokenise", "lowercase") if getattr(self, name)]
+        return "+".join(done) or "published"
+
+    def text(self, text: str) -> str:
+        """One sentence."""
+        text = detokenise(text) if self.detokenise else text
+        return text.lower() if self.lowercase else text
+
+    def instance(self, instance: Instance) -> Instance:
+        """All sentences of an instance."""
+        if not (self.detokenise or self.lowercase):
+            return instance
+        change: Callable[[str], str] = self.text
+        return replace(
+            instance,
+            source=[*map(change, instance.source)],
+            target=[*map(change, instance.target)],
+            candidates=[*map(change, instance.candidates)],
+            forms=None if instance.forms is None else [*map(change, instance.forms)],
+        )
+
+
+AS_PUBLISHED = Form()
+
+
+def detokenise(text: str) -> str:
+    """`You 've never been caught , " he said .` → `You've never been caught, "he said.`"""
+    pieces: list[str] = []
+    open_quotes: set[str] = set()
+    glue = True  # whether the next token follows without a space
+    tokens = html.unescape(text).split()
+    for i, token in enumerate(tokens):
+        if token == "@-@":
+            pieces.append("-")
+            glue = True
+            continue
+        closes, opens = _CLOSES.fullmatch(token) is not None, _OPENS.fullmatch(token) is not None
+        if token in _QUOTES:
+            closes = token in open_quotes or (i == len(tokens) - 1 and i > 0)
+            opens = not closes
+            open_quotes ^= {token}
+        elif re.match(r"'\w", token) and i and re.fullmatch(r"[A-Za-z]", tokens[i - 1]):
+            closes = True  # O 'Brien, d 'Artagnan
+        pieces += ["" if glue or closes else " ", token]
+        glue = opens
+    return "".join(pieces)

@@ -1,0 +1,89 @@
+"""A suite from its file, plain or compressed; which format it has is told by what is in it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from focat.corpus.text_files import DECOMPRESSORS, open_bytes
+from focat.errors import FocatError
+from focat.evaluation.suites.contrapro import ContextFiles, ContextFolder, contrapro_instances
+from focat.evaluation.suites.instance import Instance, Kind, Suite
+from focat.evaluation.suites.own import own_instances
+from focat.evaluation.suites.voita import phenomenon_of, voita_instances
+
+
+def read_suite(path: Path, context: ContextFiles | ContextFolder | None = None) -> Suite:
+    """The suite of a file; `context` is where ContraPro's context is, which its own file does not hold."""
+    try:
+        with open_bytes(path) as stream:
+            raw = stream.read()
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        raise FocatError(f"{path}: byte {error.start + 1} is not UTF-8; save the file as UTF-8") from None
+    except OSError as error:
+        raise FocatError(f"{path}: cannot be read ({error.strerror or error})") from None
+    name, where = suite_name(path), str(path)
+    lines = not text.lstrip("\ufeff \t\r\n").startswith("[")
+    entries = [] if not text.strip() else _json_lines(text, path) if lines else _json(text, where)
+    if not entries:
+        raise FocatError(f"{path}: holds no instance")
+    kind = _kind(entries[0], where)
+    if context is not None and kind != "contrapro":
+        raise FocatError(f"{path}: has its context inside; context files and folders are for suites like ContraPro")
+    instances: list[Instance]
+    if kind == "voita":
+        instances = voita_instances(entries, phenomenon_of(name), where)
+    elif kind == "contrapro":
+        instances = contrapro_instances(entries, context, where=where)
+    else:
+        instances = own_instances(entries, name, where, "line" if lines else "entry")
+    has_context = kind != "contrapro" or context is not None
+    return Suite(name, kind, instances, hashlib.sha256(raw).hexdigest(), has_context)
+
+
+def suite_name(path: Path) -> str:
+    """deixis_test, from deixis_test.json.xz."""
+    name = path.stem if path.suffix.lower() in DECOMPRESSORS else path.name
+    for ending in (".json", ".jsonl"):
+        name = name.removesuffix(ending)
+    return name
+
+
+def _kind(entry: Any, where: str) -> Kind:
+    fields = entry.keys() if isinstance(entry, dict) else ()
+    if "dst" in fields:
+        return "voita"
+    if "src segment" in fields or "ref segment" in fields:
+        return "contrapro"
+    if "candidates" in fields:
+        return "own"
+    raise FocatError(
+        f"{where}: no suite that is known: the first entry has none of `dst` (Voita et al.), `src segment` (ContraPro) "
+        "and `candidates` (our own)"
+    )
+
+
+def _json(text: str, where: str) -> list[Any]:
+    try:
+        entries = json.loads(text.removeprefix("\ufeff"))
+    except (ValueError, RecursionError) as error:
+        raise FocatError(f"{where}: not JSON that can be read ({error})") from None
+    return list(entries)
+
+
+def _json_lines(text: str, path: Path) -> list[Any]:
+    entries = []
+    for number, line in enumerate(text.removeprefix("\ufeff").rstrip().split("\n"), 1):
+        try:
+            entries.append(json.loads(line))
+        except (ValueError, RecursionError) as error:
+            what = (
+                "is empty; every line holds one instance"
+                if not line.strip()
+                else f"not JSON that can be read ({error})"
+            )
+            raise FocatError(f"{path}, line {number}: {what}") from None
+    return entries

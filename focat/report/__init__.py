@@ -1,0 +1,1 @@
+"""Figures into one page: tables, plots, examples, and how each was obtained."""

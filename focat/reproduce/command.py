@@ -1,0 +1,130 @@
+"""`focat reproduce`: work on a plan, then put together what is there: results, tables, and the page of the report.
+
+Tiny, on a CPU:  focat reproduce demo
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from focat.files import disk_errors, locked, write_json, write_whole
+from focat.progress import Progress
+from focat.reproduce.plan import LoadedPlan, load_plan, plan_names
+from focat.reproduce.results import Record, gathered
+from focat.reproduce.session import (
+    Clock,
+    Outcome,
+    chosen_work,
+    devices,
+    steps_of,
+    work_at_once,
+    work_in_turn,
+    work_on_part,
+    worker_command,
+)
+from focat.reproduce.tables import Tables, build
+from focat.reproduce.work import Workshop
+
+
+def reproduce(
+    name: str,
+    folder: Path | None,
+    overrides: Sequence[str],
+    progress: Progress,
+    only: Sequence[str] = (),
+    minutes: float | None = None,
+    jobs: int | None = None,
+) -> tuple[Outcome, Tables, Path]:
+    """Do what is missing, for as long as there is time; returns how it ended, and the tables of all that is there."""
+    clock = Clock(minutes)
+    loaded = load_plan(name, overrides)
+    folder = folder or default_folder(name)
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder, "another `focat reproduce` is at work in this folder"):
+        workshop = Workshop(loaded, folder, progress)
+        works = chosen_work(workshop, only)
+        workshop.prepare([work.system for work in works])
+        places = devices(jobs)
+        if len(places) == 1 and places[0] is None:
+            outcome = work_in_turn(works, only, clock, progress)
+        else:
+            command = worker_command(name, folder, overrides)
+            outcome = work_at_once(works, only, places, command, clock, progress)
+        tables = put_together(workshop)
+    return outcome, tables, folder
+
+
+def reproduce_part(
+    name: str, folder: Path, overrides: Sequence[str], progress: Progress, part: str, minutes: float | None
+) -> Outcome:
+    """What a worker does for `reproduce`, which holds the folder."""
+    return work_on_part(Workshop(load_plan(name, overrides), folder, progress), part, Clock(minutes), progress)
+
+
+def default_folder(name: str) -> Path:
+    """Named after the plan."""
+    return Path("reproduced") / Path(name.removeprefix("focat:")).stem
+
+
+def put_together(workshop: Workshop) -> Tables:
+    """results.json, provenance.json, tables.json and tables.md, from the results of all steps that are up to date."""
+    plan, folder = workshop.plan, workshop.folder
+    title = plan.title or Path(workshop.loaded.where).stem
+    records = workshop.done()
+    found, how = gathered(title, records)
+    details = {
+        f"{step.system}.{step.seed}.{step.name}": work.details(step)
+        for work in workshop.all_work()
+        for step in work.steps()
+    }
+    tables = build(plan, title, records, details)
+    write_json(folder / "results.json", found)
+    write_json(folder / "provenance.json", how)
+    write_json(folder / "tables.json", tables.record())
+    write_whole(folder / "tables.md", tables.markdown())
+    return tables
+
+
+def show_plans(console: Console) -> None:
+    """What plans there are."""
+    table = Table("plan", "what it does", title="Plans that come with focat")
+    for name, title in plan_names().items():
+        table.add_row(name, title)
+    console.print(table)
+    console.print("focat reproduce PLAN --list shows its steps, focat reproduce PLAN works on them")
+
+
+def list_steps(name: str, folder: Path | None, overrides: Sequence[str], only: Sequence[str]) -> list[Record]:
+    """Every step of a plan, and whether it is done."""
+    loaded: LoadedPlan = load_plan(name, overrides)
+    workshop = Workshop(loaded, folder or default_folder(name), Progress(out=None), read_only=True)
+    return [
+        {"system": step.system, "seed": step.seed, "step": step.name, "done": work.result(step) is not None}
+        for work in chosen_work(workshop, only)
+        for step in steps_of(work, only)
+    ]
+
+
+def show_steps(steps: Sequence[Record], console: Console) -> None:
+    """A line for each step."""
+    for step in steps:
+        state = "done   " if step["done"] else "missing"
+        console.print(f"{state}  {step['system']} (seed {step['seed']}): {step['step'].replace('.', ' ')}")
+    done = sum(step["done"] for step in steps)
+    console.print(f"{done} of {len(steps)} steps are done")
+
+
+def show_outcome(outcome: Outcome, tables: Tables, folder: Path, console: Console) -> None:
+    """The first table, where the others are, and what is left to do."""
+    if tables.tables:
+        console.print("", tables.tables[0].markdown(), sep="\n", markup=False)
+    console.print(f"all tables: {folder}/tables.md; every figure and how it was obtained: {folder}/results")
+    for work, reason in outcome.failures.items():
+        console.print(f"failed: {work}: {reason}", markup=False)
+    if outcome.unfinished:
+        console.print("not finished; the same command goes on from here")

@@ -1,0 +1,246 @@
+"""The figures of a plan's systems, by the names that the paper's tables have for them, and what tells systems apart."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from focat.evaluation.comparison import Finding, compare
+from focat.evaluation.quality import Measures
+from focat.evaluation.significance import Correction, Floats, corrected, mean_formula
+from focat.evaluation.systems import Column, System, read_systems
+from focat.files import digest_of
+from focat.progress import QUIET
+from focat.reproduce.plan import Plan
+from focat.reproduce.results import Record
+
+PHENOMENA = {"deixis": "Deixis", "lex_cohesion": "Lex co.", "ellipsis_infl": "Ell. inf", "ellipsis_vp": "Ell. vp"}
+DISTANCES = {"1": "d=1", "2": "d=2", "3": "d=3", ">": "d>3"}
+OWN_SENTENCE, UNKNOWN = "0", "?"
+_METRICS = ("BLEU", "f-BLEU", "chrF", "COMET")  # that tables show; the files have more
+
+Key = tuple[str, int]
+"""A system and a seed."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A figure over the seeds of a system."""
+
+    value: float
+    spread: float | None = None  # standard deviation, of two seeds or more
+    seeds: int = 1
+    mark: str = ""
+
+    @classmethod
+    def of(cls, values: Sequence[float], mark: str = "") -> Cell:
+        """Mean and spread."""
+        spread = statistics.stdev(values) if len(values) > 1 else None
+        return cls(statistics.fmean(values), spread, len(values), mark)
+
+    def record(self) -> Record:
+        """For a JSON file."""
+        found: Record = {"value": self.value}
+        if self.spread is not None:
+            found |= {"spread": self.spread, "seeds": self.seeds}
+        return found | ({"mark": self.mark} if self.mark else {})
+
+
+def results_of(records: Sequence[Record], key: Key, step: str) -> list[Record]:
+    """The results of a system's steps whose name begins so, without those of other window sizes."""
+    return [
+        record
+        for record in records
+        if (record["system"], record["seed"]) == key
+        and f"{record['step']}.".startswith(f"{step}.")
+        and ".window" not in record["step"]
+    ]
+
+
+def keys_of(records: Sequence[Record]) -> list[Key]:
+    """Systems and seeds that have results, in their order."""
+    return list(dict.fromkeys((record["system"], record["seed"]) for record in records))
+
+
+# ------------------------------------------------------------------------------------------------ answers to suites
+
+
+def accuracy_columns(results: Sequence[Record], rule: str) -> list[Column]:
+    """Accuracy of each phenomenon or distance; Disc., of all that other sentences decide; and its relatives.
+
+    Where a suite says of some instances that their own sentence decides, those of unknown distance may be such, and do
+    not count in Disc.
+    """
+    parts = [_answers(record["result"], rule) for record in results]
+    if not parts:
+        return []
+    groups: dict[str, list[_Answers]] = {}
+    for part in parts:
+        if part.own_sentence:
+            for sign, name in ((OWN_SENTENCE, "d=0"), *DISTANCES.items()):
+                groups.setdefault(name, []).append(part.where(part.distances == sign))
+            groups.setdefault("Disc.", []).append(part.where(np.isin(part.distances, list(DISTANCES))))
+            groups.setdefault("Disc_all-d", []).append(part.where(part.distances != UNKNOWN))
+            groups.setdefault("unknown distance", []).append(part.where(part.distances == UNKNOWN))
+        else:
+            for phenomenon in dict.fromkeys(part.phenomena.tolist()):
+                name = PHENOMENA.get(phenomenon, phenomenon)
+                groups.setdefault(name, []).append(part.where(part.phenomena == phenomenon))
+            groups.setdefault("Disc.", []).append(part)
+    groups["all"] = parts
+    columns = [_column(name, group, rule) for name, group in groups.items() if sum(len(p.correct) for p in group)]
+    sizes = {column.name: len(column.items) for column in columns}
+    last = [name for name in ("Disc.", "Disc_all-d", "unknown distance", "all") if name in sizes]
+    if sizes["all"] in (sizes.get("Disc."), sizes.get("Disc_all-d")):
+        last.remove("all")
+    named = {column.name: column for column in columns}
+    return [*(column for column in columns if column.name not in (*last, "all")), *(named[name] for name in last)]
+
+
+def average_column(columns: Mapping[str, float]) -> float | None:
+    """Disc_avg: the plain mean of the phenomena, or of the distances."""
+    for names in (tuple(PHENOMENA.values()), tuple(DISTANCES.values())):
+        if all(name in columns for name in names):
+            return statistics.fmean(columns[name] for name in names)
+    return None
+
+
+@dataclass(frozen=True)
+class _Answers:
+    suite: str
+    ids: str
+    phenomena: Any  # (instances,) names
+    distances: Any  # (instances,) one sign each
+    correct: Floats  # (instances,)
+    own_sentence: bool  # whether some instances are decided by their own sentence
+
+    def where(self, chosen: Any) -> _Answers:
+        return replace(
+            self, phenomena=self.phenomena[chosen], distances=self.distances[chosen], correct=self.correct[chosen]
+        )
+
+
+def _answers(result: Record, rule: str) -> _Answers:
+    packed = result["answers"]
+    phenomena = np.repeat([name for name, _ in packed["phenomena"]], [count for _, count in packed["phenomena"]])
+    correct = np.array([sign == "1" for sign in packed["correct"][rule]], np.float64)
+    distances = np.array(list(packed["distances"]))
+    return _Answers(
+        result["suite"]["name"], packed["ids"], phenomena, distances, correct, bool((distances == OWN_SENTENCE).any())
+    )
+
+
+def _column(name: str, parts: Sequence[_Answers], rule: str) -> Column:
+    correct = np.concatenate([part.correct for part in parts])
+    about = digest_of([[part.suite, part.ids, len(part.correct)] for part in parts])
+    return Column(
+        name,
+        "accuracy",
+        np.stack([correct, np.ones_like(correct)], axis=1),
+        lambda sums: 100 * mean_formula(sums),
+        True,
+        f"{len(correct)} instances ({about[:12]})",
+        f"rule:{rule}",
+    )
+
+
+# ------------------------------------------------------------------------------------------------ translations
+
+
+def quality_columns(plan: Plan, records: Sequence[Record], key: Key, details: Mapping[str, Path]) -> list[Column]:
+    """BLEU and its kin of each test set and kind of target context, with what each line contributes."""
+    columns = []
+    for test, planned in plan.tests.items():
+        for context in planned.contexts:
+            found = results_of(records, key, f"evaluate.{test}.{context}") or results_of(
+                records, key, f"evaluate.{test}.{planned.contexts[0]}"
+            )  # a system that sees one sentence has no target context, and was measured once
+            for record in found[:1]:
+                path = details[f"{key[0]}.{key[1]}.{record['step']}"]
+                (system,) = read_systems([f"system={path}"], QUIET, Measures(()))
+                shown = [system.columns[metric] for metric in _METRICS if metric in system.columns]
+                columns += [replace(c, name=quality_name(plan, test, c.name, context)) for c in shown]
+    return columns
+
+
+def quality_name(plan: Plan, test: str, metric: str, context: str) -> str:
+    """BLEU regenerate; with the test set's name where there are several."""
+    return f"{metric} {context}" if len(plan.tests) == 1 else f"{test}: {metric} {context}"
+
+
+# ------------------------------------------------------------------------------------------------ all of a system
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All systems and seeds by one scoring rule."""
+
+    plan: Plan
+    rule: str
+    systems: dict[Key, System]
+    findings: list[tuple[int, Finding]]  # with the seed
+
+    def names(self) -> list[str]:
+        """Systems that have figures, in the order of the plan."""
+        found = {name for name, _ in self.systems}
+        return [name for name in self.plan.systems if name in found]
+
+    def cell(self, system: str, column: str) -> Cell | None:
+        """A figure of a system over its seeds."""
+        values = []
+        for (name, _), found in self.systems.items():
+            if name != system:
+                continue
+            if column in found.columns:
+                values.append(found.columns[column].score)
+            elif column == "Disc_avg":
+                average = average_column({c.name: c.score for c in found.columns.values() if c.kind == "accuracy"})
+                values += [] if average is None else [average]
+        return Cell.of(values, self._mark(system, column)) if values else None
+
+    def columns(self) -> list[str]:
+        """All columns, in the order in which systems have them."""
+        return list(dict.fromkeys(name for system in self.systems.values() for name in system.columns))
+
+    def _mark(self, system: str, column: str) -> str:
+        """A star if it is better than every system it is compared with, with every seed."""
+        own = [finding for _, finding in self.findings if (finding.system, finding.column) == (system, column)]
+        better = [finding.difference > 0 and finding.corrected < 0.05 for finding in own]
+        return "*" if better and all(better) else ""
+
+
+def measured(plan: Plan, records: Sequence[Record], rule: str, details: Mapping[str, Path] | None = None) -> Measured:
+    """Figures of all systems, and every comparison that the plan asks for; of translations only with their details."""
+    systems = {}
+    for key in keys_of(records):
+        columns = [
+            *accuracy_columns(results_of(records, key, "contrast"), rule),
+            *(quality_columns(plan, records, key, details) if details is not None else ()),
+        ]
+        if columns:
+            systems[key] = System(key[0], {column.name: column for column in columns})
+    findings = [
+        (seed, finding)
+        for (name, seed), system in systems.items()
+        for baseline in plan.baselines_of(name)
+        for finding in _compared(systems.get((baseline, seed)), system)
+    ]
+    return Measured(plan, rule, systems, _after_correction(findings, plan.correction))
+
+
+def _compared(baseline: System | None, system: System) -> Sequence[Finding]:
+    if baseline is None:
+        return []
+    shared = [name for name in baseline.columns if name in system.columns]
+    both = [System(s.name, {name: s.columns[name] for name in shared}) for s in (baseline, system)]
+    return compare(both, QUIET, correction="none").findings if shared else []
+
+
+def _after_correction(findings: list[tuple[int, Finding]], how: Correction) -> list[tuple[int, Finding]]:
+    fixed = corrected([finding.p for _, finding in findings], how)
+    return [(seed, replace(finding, corrected=p)) for (seed, finding), p in zip(findings, fixed, strict=True)]

@@ -1,0 +1,311 @@
+"""What a plan says: which systems, trained on what and for how long, and what is measured on them.
+
+A plan is a YAML file of these settings (docs/reproducing.md). `focat:NAME` is one that comes with focat.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
+
+from focat.config import Settings
+from focat.config.data import AnyCorpus, FilePath, Located, Section
+from focat.config.loading import merge, overridden, packaged, read_tree, validated
+from focat.config.schema import BudgetSettings
+from focat.corpus.text_files import DECOMPRESSORS
+from focat.errors import FocatError
+
+PLANS = Path(__file__).parent.parent / "plans"  # one file for each plan, part of the package
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]*")
+_GIVEN = re.compile(r"\{(\w+)\}")
+
+Rule = Literal["current-sum", "current-mean", "window-mean"]
+TargetContext = Literal["reuse", "regenerate", "none"]
+Analysis = Literal["attention", "losses"]
+ANALYSES: tuple[Analysis, ...] = ("attention", "losses")
+
+
+def _settings_file(name: object) -> object:
+    """A recipe stays a name; a file starts from the folder of the plan that names it."""
+    if isinstance(name, Located) and not name.startswith("focat:"):
+        return str(name.folder / Path(name).expanduser())
+    return str(name) if isinstance(name, str) else name
+
+
+def _plain_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ValueError("names become file names: use letters, digits, -, + and _")
+    return name
+
+
+SettingsFile = Annotated[str, BeforeValidator(_settings_file)]
+Name = Annotated[str, AfterValidator(_plain_name)]
+Several = Annotated[tuple[int, ...], Field(min_length=1)]
+
+
+class SystemPlan(Section):
+    """One system: a recipe or settings file, and what is different about it here."""
+
+    recipe: SettingsFile
+    """A recipe such as `focat:s4to4`, or a settings file beside the plan."""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """Settings over those of the recipe and of the plan, in sections as in a settings file."""
+    title: str | None = None
+    """What to call it in tables; its name if not given."""
+    init_from: str | None = None
+    """Another system of the plan whose weights, of the same seed, are the starting point."""
+    budget: BudgetSettings | None = None
+    """Its own budget instead of the plan's."""
+    seeds: Several | None = None
+    """Its own seeds instead of the plan's."""
+    against: tuple[str, ...] | None = None
+    """Systems to compare it with, instead of the plan's."""
+    paper: str | None = None
+    """The row of the paper's tables to stand beside; the one of its own name if not given."""
+
+
+class SuitePlan(Section):
+    """One contrastive suite: a published file, or one of the generated corpus."""
+
+    path: FilePath | None = None
+    """The file, as published."""
+    context_source: FilePath | None = None
+    """For ContraPro: the file with the context's lines, on the source."""
+    context_target: FilePath | None = None
+    """The same on the target."""
+    detokenise: bool = False
+    """Undo the tokenisation that the suite was published with."""
+    lowercase: bool = False
+    """Lower-case every sentence."""
+    generated: Literal["deixis", "lex_cohesion", "ellipsis_vp", "contrapro"] | None = None
+    """A suite of the generated corpus, instead of a file."""
+    instances: PositiveInt = 300
+    """With `generated`, how many instances."""
+    seed: int = 1000
+    """With `generated`, of which documents; not those of any corpus."""
+    windows: tuple[PositiveInt, ...] = ()
+    """Window sizes to ask with, besides the one of training."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> SuitePlan:
+        if (self.path is None) == (self.generated is None):
+            raise ValueError("give either path, a file, or generated")
+        if (self.context_source is None) != (self.context_target is None):
+            raise ValueError("context_source and context_target come together")
+        if self.generated is not None and self.context_source is not None:
+            raise ValueError("a generated suite has its context inside; take context_source and context_target out")
+        return self
+
+
+class TestPlan(Section):
+    """One test set to translate and to measure with BLEU and its kin."""
+
+    __test__ = False  # no test of pytest's
+
+    corpus: AnyCorpus | None = None
+    """The documents; those of data.test if not given."""
+    contexts: tuple[TargetContext, ...] = ("reuse", "regenerate")
+    """Where target context comes from: our own translations, or the whole window decoded anew (the paper)."""
+    windows: tuple[PositiveInt, ...] = ()
+    """Window sizes to translate with, besides the one of training."""
+    metrics: str = "bleu,chrf"
+    """Of bleu, chrf, chrf++, ter and comet."""
+    lowercase: bool = False
+    """Measure lower-cased, as the paper does for En→Ru."""
+    fragments: Annotated[int, Field(ge=2)] | None = None
+    """Also measure lines of so many sentences, as the paper does for En→Ru."""
+    beam: PositiveInt | None = None
+    """Hypotheses kept at each step; those of the system's settings if not given."""
+    constrained: bool = True
+    """Every window yields as many sentences as it has; if not, what follows the last separator is kept (the paper)."""
+
+
+class Plan(Section):
+    """A grid of systems and what is measured on them."""
+
+    title: str = ""
+    """What the plan is about, in one line."""
+    pair: Literal["en-ru", "en-de"] | None = None
+    """The language pair whose figures of the paper stand beside ours; none if not given."""
+    folders: dict[str, str] = Field(default_factory=dict)
+    """What the user gives as NAME=FOLDER, and what it holds; `{NAME}` stands for it in paths."""
+    data: dict[str, Any]
+    """The corpora, as in a settings file; or only `store`, of a store that is there."""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """Settings of all systems, over those of their recipes."""
+    systems: Annotated[dict[Name, SystemPlan], Field(min_length=1)]
+    """The systems, by name."""
+    seeds: Several = (1,)
+    """Each system is trained once with each."""
+    budget: BudgetSettings | None = None
+    """Training of each system; that of its recipe if not given."""
+    average: NonNegativeInt = 0
+    """Checkpoints to average around the best; 0 uses the best alone."""
+    suites: dict[Name, SuitePlan] = Field(default_factory=dict)
+    """Contrastive suites, by name."""
+    rules: Annotated[tuple[Rule, ...], Field(min_length=1)] = ("current-sum", "window-mean")
+    """By which scores candidates are chosen; tables are built with each, `window-mean` being the authors'."""
+    tests: dict[Name, TestPlan] = Field(default_factory=dict)
+    """Test sets, by name."""
+    analyses: tuple[Analysis, ...] = ()
+    """`attention`: share and entropy of attention; `losses`: of current and context sentences."""
+    analyse: Literal["test", "dev"] = "test"
+    """The split that analyses look at."""
+    analyse_sentences: PositiveInt | None = None
+    """Analyse whole documents until there are so many sentences; all of the split if not given."""
+    against: tuple[str, ...] = ()
+    """Systems that others are compared with: a star is for those that are better than all of these."""
+    correction: Literal["none", "holm", "benjamini-hochberg"] = "none"
+    """Of p-values, for asking many questions at once; the paper has none."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nothing(cls, given: Any) -> Any:
+        """`NAME: null` takes out what a base of the plan has."""
+        if not isinstance(given, dict):
+            return given
+        named = {name: given[name] for name in ("systems", "suites", "tests") if isinstance(given.get(name), dict)}
+        return given | {name: {k: v for k, v in those.items() if v is not None} for name, those in named.items()}
+
+    @model_validator(mode="after")
+    def _systems_are_there(self) -> Plan:
+        for name, system in self.systems.items():
+            if system.init_from is not None:
+                self._known(system.init_from, f"systems.{name}.init_from")
+                self._check_origin(name)
+            for other in system.against or ():
+                self._known(other, f"systems.{name}.against")
+        for name in self.against:
+            self._known(name, "against")
+        return self
+
+    def _known(self, name: str, where: str) -> None:
+        if name not in self.systems:
+            raise ValueError(f"{where}: there is no system {name} (there are: {', '.join(self.systems)})")
+
+    def _check_origin(self, name: str) -> None:
+        """Weights come from a system that has the same seeds and does not come from this one."""
+        system, seen = self.systems[name], [name]
+        while system.init_from is not None and system.init_from in self.systems:
+            if system.init_from in seen:
+                raise ValueError(f"systems.{name}.init_from: leads back to itself, by {' ← '.join(seen)}")
+            missing = set(self.seeds_of(seen[-1])) - set(self.seeds_of(system.init_from))
+            if missing:
+                raise ValueError(
+                    f"systems.{seen[-1]}.init_from: {system.init_from} is not trained with seed {min(missing)}"
+                )
+            seen.append(system.init_from)
+            system = self.systems[system.init_from]
+
+    def seeds_of(self, name: str) -> tuple[int, ...]:
+        """The seeds that a system is trained with."""
+        return self.systems[name].seeds or self.seeds
+
+    def baselines_of(self, name: str) -> list[str]:
+        """What a system is compared with; a baseline of all is not asked whether it beats those after it."""
+        own = self.systems[name].against
+        if own is not None:
+            return [other for other in own if other != name]
+        return list(self.against[: self.against.index(name)] if name in self.against else self.against)
+
+    def title_of(self, name: str) -> str:
+        """What tables call a system."""
+        return self.systems[name].title or name
+
+    def row_of(self, name: str) -> str:
+        """The paper's row that a system stands beside, where there is one."""
+        return self.systems[name].paper or name
+
+
+class LoadedPlan:
+    """A plan with the settings that its systems amount to."""
+
+    def __init__(self, where: str, plan: Plan) -> None:
+        self.where, self.plan = where, plan
+        self._settings: dict[tuple[str, int], Settings] = {}
+
+    def settings(self, system: str, seed: int) -> Settings:
+        """Of one system and seed; folders of store, run and origin are whoever's who runs the plan."""
+        if (system, seed) not in self._settings:
+            self._settings[system, seed] = self._load(system, seed)
+        return self._settings[system, seed]
+
+    def all_settings(self) -> Iterator[tuple[str, int, Settings]]:
+        """Of every system with every seed, in the order of the plan."""
+        for system in self.plan.systems:
+            for seed in self.plan.seeds_of(system):
+                yield system, seed, self.settings(system, seed)
+
+    def _load(self, name: str, seed: int) -> Settings:
+        plan, system = self.plan, self.plan.systems[name]
+        where = f"{self.where}, system {name}"
+        tree = read_tree(Path(system.recipe))
+        for over in ({"data": plan.data}, plan.settings, system.settings, {"training": {"seed": seed}}):
+            tree = merge(tree, over)
+        budget = system.budget or plan.budget
+        if budget is not None:  # instead of the recipe's, not beside it
+            tree = merge(tree, {"training": {"budget": budget.model_dump()}})
+        settings = validated(Settings, tree, where)
+        if settings.training.init_from is not None:
+            raise FocatError(
+                f"{where}: training.init_from is a file; name a system of the plan, systems.{name}.init_from"
+            )
+        return settings
+
+
+def load_plan(name: str, overrides: Sequence[str] = ()) -> LoadedPlan:
+    """The plan of a file or of a name, under the overrides, with every system's settings validated."""
+    path = _file(name)
+    tree = read_tree(path)
+    holds = tree.get("folders")
+    wanted: dict[str, Any] = holds if isinstance(holds, dict) else {}
+    given = {key: text for key, _, text in (o.partition("=") for o in overrides) if key in wanted}
+    tree = overridden(tree, [o for o in overrides if o.partition("=")[0] not in wanted])
+    for key in wanted:
+        if key not in given:
+            raise FocatError(f"{name}: needs {key}=FOLDER, the folder that holds {wanted[key]}")
+        folder = Path(given[key]).expanduser().absolute()
+        if not folder.is_dir():
+            raise FocatError(f"{key}={given[key]}: there is no such folder; it should hold {wanted[key]}")
+        given[key] = str(folder)
+    loaded = LoadedPlan(name, validated(Plan, _filled(tree, given, name), name))
+    for _ in loaded.all_settings():
+        pass
+    return loaded
+
+
+def plan_names() -> dict[str, str]:
+    """The plans that come with focat, and what each is about."""
+    return {path.stem: str(read_tree(path).get("title", "")) for path in sorted(PLANS.glob("*.yaml"))}
+
+
+def _file(name: str) -> Path:
+    """A file if there is one; else a plan of that name, `focat:` in front of it or not."""
+    if not name.startswith("focat:") and (Path(name).exists() or Path(name).suffix in (".yaml", ".yml")):
+        return Path(name)
+    path = packaged(name if name.startswith("focat:") else f"focat:{name}", PLANS, "plan")
+    assert path is not None
+    return path
+
+
+def _filled(tree: Any, given: dict[str, str], where: str) -> Any:
+    """The tree with `{NAME}` replaced by the folder of that name; a file in it may be compressed."""
+    if isinstance(tree, dict):
+        return {key: value if key == "folders" else _filled(value, given, where) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_filled(value, given, where) for value in tree]
+    if not isinstance(tree, Located) or not _GIVEN.match(tree):
+        return tree
+    for name in _GIVEN.findall(tree):
+        if name not in given:
+            raise FocatError(f"{where}: {tree}: no folder {name} is declared under folders:")
+    return Located(_stored(_GIVEN.sub(lambda found: given[found[1]], tree)), tree.folder)
+
+
+def _stored(path: str) -> str:
+    """The file, or the compressed one in its place."""
+    return next((path + end for end in ("", *DECOMPRESSORS) if Path(path + end).exists()), path)

@@ -1,0 +1,118 @@
+"""The journal keeps whole answers and nothing else, wherever its writer was killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from focat.decoding.journal import journal_of
+from focat.decoding.search import Request
+from focat.decoding.translator import Answers, Candidate
+from focat.errors import FocatError
+
+JOB: dict[str, Any] = {"input": "abc", "weights": [1, 2]}
+REQUESTS = [Request([10, 11, 2]), Request([12, 2], [13, 3], 2, 9)]
+
+
+def answers(number: int) -> Answers:
+    return [[Candidate([number, 7], -0.1 * number, True)], [Candidate([8], -1e-17, False), Candidate([], 0.0, True)]]
+
+
+def fill(path: Path, count: int = 3) -> None:
+    with journal_of(path, JOB) as journal:
+        for number in range(count):
+            assert journal.recall(REQUESTS, lambda n=number: answers(n)) == answers(number)  # type: ignore[misc]
+
+
+def recalled(path: Path) -> int:
+    """How many answers are there; what is missing is computed anew."""
+    computed = 0
+
+    def compute() -> Answers:
+        nonlocal computed
+        computed += 1
+        return answers(number)
+
+    with journal_of(path, JOB) as journal:
+        for number in range(3):
+            assert journal.recall(REQUESTS, compute) == answers(number)
+    return 3 - computed
+
+
+def test_it_remembers(tmp_path: Path) -> None:
+    fill(tmp_path / "j")
+    assert recalled(tmp_path / "j") == 3
+
+
+def test_cut_anywhere(tmp_path: Path) -> None:
+    """Cut at every byte: what was whole is recalled, the rest is written anew, and then all is there."""
+    whole = tmp_path / "whole"
+    fill(whole, 0)
+    sizes = [whole.stat().st_size]
+    for count in (1, 2, 3):
+        (tmp_path / "j").unlink(missing_ok=True)
+        fill(tmp_path / "j", count)
+        sizes.append((tmp_path / "j").stat().st_size)
+    content = (tmp_path / "j").read_bytes()
+    for length in range(len(content) + 1):
+        (tmp_path / "j").write_bytes(content[:length])
+        expected = sum(size <= length for size in sizes[1:])
+        assert recalled(tmp_path / "j") == expected
+        assert (tmp_path / "j").read_bytes() == content
+
+
+def test_a_damaged_record_is_dropped_with_what_follows(tmp_path: Path) -> None:
+    fill(tmp_path / "j")
+    content = bytearray((tmp_path / "j").read_bytes())
+    content[-3] ^= 1
+    (tmp_path / "j").write_bytes(content)
+    assert recalled(tmp_path / "j") == 2
+
+
+def test_of_another_job(tmp_path: Path) -> None:
+    fill(tmp_path / "j")
+    with (
+        pytest.raises(FocatError, match=r"j: belongs to a job with other weights; run that command again"),
+        journal_of(tmp_path / "j", {**JOB, "weights": [3]}),
+    ):
+        pass
+    assert recalled(tmp_path / "j") == 3
+    with journal_of(tmp_path / "j", {**JOB, "weights": [3]}, afresh=True) as journal:
+        assert not journal.remembers
+
+
+def test_other_questions(tmp_path: Path) -> None:
+    fill(tmp_path / "j")
+    with journal_of(tmp_path / "j", JOB) as journal, pytest.raises(FocatError, match="a job with other input"):
+        journal.recall(REQUESTS[:1], lambda: answers(0))
+
+
+def test_a_file_of_someone_else(tmp_path: Path) -> None:
+    (tmp_path / "j").write_text("my diary")
+    with pytest.raises(FocatError, match="is no journal of focat"), journal_of(tmp_path / "j", JOB, afresh=True):
+        pass
+    assert (tmp_path / "j").read_text() == "my diary"
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    with (
+        journal_of(tmp_path / "j", JOB),
+        pytest.raises(FocatError, match="another process is at this job"),
+        journal_of(tmp_path / "j", JOB),
+    ):
+        pass
+
+
+def test_without_an_answer_it_is_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="later"), journal_of(tmp_path / "j", JOB):
+        raise ValueError("later")
+    assert not (tmp_path / "j").exists()
+
+
+def test_what_is_there_outlives_an_early_end(tmp_path: Path) -> None:
+    fill(tmp_path / "j")
+    with pytest.raises(ValueError, match="later"), journal_of(tmp_path / "j", JOB):
+        raise ValueError("later")
+    assert recalled(tmp_path / "j") == 3

@@ -1,0 +1,75 @@
+"""Scores of many corpora at once equal sacrebleu's, one at a time; lines are joined as they should be."""
+
+import numpy as np
+import pytest
+from sacrebleu.metrics import BLEU, CHRF, TER
+
+from focat.errors import FocatError
+from focat.evaluation.metrics import check_tokenize, formula_of, higher_is_better, lines_of, measure, parse_metrics
+
+REFERENCES = ["Wo ist die Katze?", "Sie schläft auf dem alten Sofa.", "", "Guten Abend, Frau Maier!", "Ja."]
+HYPOTHESES = ["Wo ist die Katze?", "Es schläft auf dem alten Bett.", "zu viel", "Guten abend frau Maier", ""]
+SCORERS = {
+    "BLEU": BLEU,
+    "chrF": CHRF,
+    "chrF++": lambda **how: CHRF(word_order=2, **how),
+    "TER": lambda lowercase=False: TER(case_sensitive=not lowercase),
+}
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+@pytest.mark.parametrize("metric", SCORERS)
+def test_score_and_signature_are_sacrebleus(metric, lowercase):
+    scorer = SCORERS[metric](lowercase=lowercase)
+    expected = scorer.corpus_score(HYPOTHESES, [REFERENCES]).score
+    figure = measure(metric, "sentence", HYPOTHESES, REFERENCES, lowercase)
+    assert figure.score == pytest.approx(expected, rel=1e-12)
+    assert figure.signature == str(scorer.get_signature())
+    assert 0 < figure.score < 200
+
+
+@pytest.mark.parametrize("metric", SCORERS)
+def test_formulas_equal_sacrebleu_on_any_sums(metric):
+    """Empty corpora, no matches, no n-grams of high order: all that a resample can come to."""
+    scorer = SCORERS[metric]()
+    items = measure(metric, "sentence", HYPOTHESES, REFERENCES).statistics
+    times = np.array([[(i >> k) & 1 for k in range(len(items))] for i in range(2 ** len(items))])
+    sums = times @ items  # (subsets, statistics)
+    expected = [scorer._compute_score_from_stats([float(n) for n in row]).score for row in sums]
+    assert formula_of(metric)(sums) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    assert len(set(expected)) > 8
+
+
+def test_bleu_by_hand():
+    """`a b c d e` for `a b c d f`: precisions 4/5, 3/4, 2/3, 1/2, no brevity penalty."""
+    figure = measure("BLEU", "sentence", ["a b c d e"], ["a b c d f"])
+    assert figure.score == pytest.approx(100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25)
+
+
+DOCUMENTS = [["a", "b", "c"], [], ["d", "", "e", "f", "g"]]
+
+
+def test_lines():
+    assert lines_of(DOCUMENTS, "sentence") == ["a", "b", "c", "d", "", "e", "f", "g"]
+    assert lines_of(DOCUMENTS, "document") == ["a b c", "d e f g"]
+    assert lines_of(DOCUMENTS, "fragment", 2) == ["a b", "c", "d", "e f", "g"]
+
+
+def test_names_and_directions():
+    figures = [measure("BLEU", level, ["a"], ["a"], fragment=4) for level in ("sentence", "fragment", "document")]
+    assert [figure.name for figure in figures] == ["BLEU", "f-BLEU", "d-BLEU"]
+    assert figures[1].signature.endswith("|sentences:4")
+    assert [higher_is_better(metric) for metric in ("BLEU", "TER", "COMET")] == [True, False, True]
+
+
+def test_choice_of_metrics():
+    assert parse_metrics("TER, bleu,chrF++,bleu") == ["TER", "BLEU", "chrF++"]
+    for text in ("bleu,blue", " , "):
+        with pytest.raises(FocatError, match="choose from bleu, chrf"):
+            parse_metrics(text)
+
+
+def test_tokenizers_are_checked():
+    check_tokenize("char")
+    with pytest.raises(FocatError, match="sacrebleu has no moses; choose from"):
+        check_tokenize("moses")

@@ -1,0 +1,154 @@
+"""Scores against a loop over tokens, and candidates read together against each read alone."""
+
+import numpy as np
+import pytest
+import torch
+
+from focat.corpus.generated import contrapro_suite, voita_suite
+from focat.corpus.vocabulary import END, SEPARATOR
+from focat.errors import FocatError
+from focat.evaluation.contrastive import Context, group_of
+from focat.evaluation.groups import Group, score_groups
+from focat.evaluation.scoring import RULES, Scores, parse_rule, score_texts, sums
+from focat.evaluation.suites import contrapro_instances, voita_instances
+from focat.windows.batch import Side
+from focat.windows.segments import segments_of
+from focat.windows.texts import WindowText, batch_of_texts
+from tests.evaluation.systems_on_hand import make_run
+
+
+@pytest.fixture(scope="module")
+def system(contrast_run):
+    return contrast_run.load_model(), contrast_run.tokenizer
+
+
+def alone(model, tokenizer, groups):
+    windows = [WindowText(group.source, [*group.target, text]) for group in groups for text in group.candidates]
+    return score_texts(model, tokenizer, windows, batch_windows=12)
+
+
+def generated_groups(tokenizer, context=None):
+    entries, source, target = contrapro_suite(9, 2)
+    instances = contrapro_instances(entries, (source, target))
+    for phenomenon in ("deixis", "lex_cohesion", "ellipsis_vp"):
+        instances += voita_instances(voita_suite(phenomenon, 6, 2))
+    return [group_of(instance, context or Context(3, 3), tokenizer) for instance in instances]
+
+
+def assert_same(found, expected, within):
+    for rule in RULES:
+        np.testing.assert_allclose(found.by(rule), expected.by(rule), rtol=0, atol=within)
+    assert found.current_tokens.tolist() == expected.current_tokens.tolist()
+    assert found.context_tokens.tolist() == expected.context_tokens.tolist()
+
+
+def test_rules_by_hand():
+    """`a <S> b c <E>`: the current sentence is b c <E>."""
+    tokens = torch.tensor([[9, SEPARATOR, 8, 7, END, 0]])
+    target = Side(tokens, segments_of(tokens), torch.tensor([1]))
+    scores = sums(torch.tensor([[-1.0, -2.0, -3.0, -4.0, -5.0, 0.0]]), target)
+    assert scores.by("current-sum").tolist() == [-12.0]
+    assert scores.by("current-mean").tolist() == [-4.0]
+    assert scores.by("window-mean").tolist() == [-3.0]
+
+
+def test_scores_equal_a_loop_over_tokens(system):
+    model, tokenizer = system
+    windows = [
+        WindowText(["Here is the lamp.", "It is new."], ["Hier ist die Lampe.", "Sie ist neu."]),
+        WindowText(["It is new."], ["Er ist neu."]),
+        WindowText(
+            ["Do you have time?", "I am here.", "It is new."], ["Hast du Zeit?", "Ich bin hier.", "Es ist neu."]
+        ),
+    ]
+    found = score_texts(model, tokenizer, windows, batch_windows=2)
+    for i, window in enumerate(windows):
+        batch = batch_of_texts(tokenizer, [window])
+        with torch.no_grad():
+            logits = model.project(model(batch.source, batch.target))[0].double()
+        current = context = 0.0
+        separators = len(window.target) - 1
+        for t, token in enumerate(batch.target.tokens[0].tolist()):
+            chance = float(logits[t].log_softmax(-1)[token])
+            if separators:
+                context += chance
+                separators -= token == SEPARATOR
+            else:
+                current += chance
+        assert found.current[i] == pytest.approx(current, abs=1e-4)
+        assert found.context[i] == pytest.approx(context, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("target_before", "model"),
+    [
+        (3, {"shift": "avg-sequence", "segment_embeddings": "learned"}),
+        (3, {"attention": "long-short", "positions": "rotary"}),
+        (1, {"attention": "group", "encoder_layers": 3, "decoder_layers": 3, "norm": "pre", "positions": "learned"}),
+        (0, {"segment_embeddings": "sinusoidal", "segment_embeddings_at": "every-layer", "shift": 100}),
+    ],
+    ids=["avg-sequence", "long-short", "group", "every-layer"],
+)
+def test_together_is_the_same_as_alone(contrast_store, tmp_path, target_before, model):
+    """In double precision, so that a difference of any other kind than rounding shows."""
+    run = make_run(contrast_store, tmp_path / "run", {"before": 3, "target_before": target_before}, **model)
+    built, tokenizer = run.load_model().double(), run.tokenizer
+    groups = generated_groups(tokenizer, Context.of(run.settings.windows))
+    assert_same(score_groups(built, tokenizer, groups, batch_tokens=300), alone(built, tokenizer, groups), 2e-5)
+
+
+def test_together_is_the_same_as_alone_in_single_precision(system):
+    model, tokenizer = system
+    groups = generated_groups(tokenizer)
+    expected = alone(model, tokenizer, groups)
+    for batch_tokens in (1, 500, 100_000):  # each tree by itself, some together, all that may be
+        assert_same(score_groups(model, tokenizer, groups, batch_tokens=batch_tokens), expected, 1e-4)
+
+
+def test_trees_of_every_shape(system):
+    """Twins, equal candidates, one candidate, candidates that part at once, contexts of unequal length, none at all."""
+    model, tokenizer = system
+    here, lamp = "Here is the lamp.", "Hier ist die Lampe."
+    groups = [
+        Group((here, "It is new."), (lamp,), ("Sie ist neu.", "Er ist neu.", "Es ist neu.")),
+        Group((here, "It is new."), ("Da ist das Licht.",), ("Es ist neu.", "Sie ist alt.")),
+        Group((here, "It is new."), (lamp,), ("Sie ist neu.", "Sie ist neu.")),
+        Group((here, "It is new."), (), ("Sie ist neu.", "Hier ist die Lampe. Sie ist neu.")),
+        Group((here, here, "It is new."), (lamp, lamp), ("Sie ist neu.",)),
+        Group(("It is new.",), (), ("Sie ist neu.", "Sie ist neu und", "Neu.")),
+    ]
+    found = score_groups(model, tokenizer, groups)
+    assert_same(found, alone(model, tokenizer, groups), 1e-4)
+    current = found.by("current-sum")
+    assert current[0] == current[5] == current[6]  # the same candidate in the same window: exactly
+
+
+def test_nothing_to_score(system):
+    model, tokenizer = system
+    assert score_groups(model, tokenizer, []).by("current-sum").tolist() == []
+
+
+def test_bfloat16_is_close(system):
+    model, tokenizer = system
+    groups = generated_groups(tokenizer)
+    exact, rough = (score_groups(model, tokenizer, groups, precision) for precision in ("float32", "bfloat16"))
+    assert not np.array_equal(exact.current, rough.current)
+    np.testing.assert_allclose(rough.by("current-mean"), exact.by("current-mean"), rtol=0.1)
+
+
+def test_rules_by_name():
+    assert parse_rule("window-mean") == "window-mean"
+    with pytest.raises(FocatError, match="choose one of current-sum, current-mean, window-mean"):
+        parse_rule("mean")
+
+
+def test_scores_of_a_candidate_do_not_depend_on_the_others(system):
+    model, tokenizer = system
+    groups = generated_groups(tokenizer)
+    whole = score_groups(model, tokenizer, groups)
+    one = score_groups(model, tokenizer, groups[:1])
+    count = len(groups[0].candidates)
+    some = Scores(
+        *(getattr(whole, name)[:count] for name in ("current", "context", "current_tokens", "context_tokens"))
+    )
+    assert_same(one, some, 1e-5)

@@ -1,0 +1,158 @@
+"""`focat.load` and what it gives: translations of lists of strings, streams, files, and attention."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import focat
+from focat.errors import FocatError
+from focat.files import write_json
+from focat.training.run import Run
+from tests.decoding.tiny import tiny_run
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("api")
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path) -> Run:
+    return tiny_run(folder)
+
+
+@pytest.fixture(scope="module")
+def model(run: Run) -> focat.Model:
+    return focat.load(run.path)
+
+
+def test_importing_focat_is_instant() -> None:
+    """PyTorch comes with `focat.load`, not with `focat`."""
+    line = "import focat, sys; assert 'torch' not in sys.modules and 'numpy' not in sys.modules; print(focat.load)"
+    done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("<function load")
+    with pytest.raises(AttributeError, match="has no attribute 'lod'"):
+        focat.lod  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_what_goes_in_comes_out_in_the_same_shape(model: focat.Model) -> None:
+    document = ["Where is the cat?", "", "It is old."]
+    found = model.translate(document)
+    assert [bool(text) for text in found] == [True, False, True]
+    assert model.translate([document, [], document[:1]]) == [found, [], found[:1]]
+    assert model.translate("Where is the cat?") == found[0]
+    # In a text, a blank line stands between documents.
+    assert model.translate("Where is the cat?\n\nIt is old.") == "\n".join(
+        [found[0], "", *model.translate(["It is old."])]
+    )
+    assert (model.translate(""), model.translate([]), model.translate("\n")) == ("", [], "\n")
+
+
+def test_a_mixture_is_refused(model: focat.Model) -> None:
+    with pytest.raises(FocatError, match="not a mixture"):
+        model.translate(["A.", ["B."]])  # type: ignore[list-item]
+
+
+def test_streams_without_end(model: focat.Model) -> None:
+    documents = (["Where is the cat?", f"Tom is {number}."] for number in itertools.count())
+    found = list(itertools.islice(model.stream(documents, ahead=4, nbest=2), 3))
+    assert [translation.source for translation in found[2]] == ["Where is the cat?", "Tom is 2."]
+    assert all(len(translation.alternatives) == 2 for document in found for translation in document)
+
+
+def test_files(model: focat.Model, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("Where is the cat?\nIt is old.\n")
+    figures = model.translate_file(tmp_path / "in.txt", tmp_path / "out.txt", window=1)
+    assert figures.sentences == 2
+    assert (tmp_path / "out.txt").read_text() == model.translate("Where is the cat?\nIt is old.\n", window=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"context": "magic"}, "--context magic: there is no such way"),
+        ({"beam": 0}, "beam: Input should be greater than 0"),
+        ({"nbest": 3}, "nbest is 3 but only 2 hypotheses are kept"),
+        ({"bean": 4}, "bean: Extra inputs are not permitted"),
+        ({"window": 0}, "--window 0"),
+    ],
+)
+def test_wrong_options(options: dict[str, object], problem: str, model: focat.Model) -> None:
+    with pytest.raises(FocatError, match=problem):
+        model.translate("Hi.", **options)
+
+
+def test_wrong_runs(run: Run, tmp_path: Path) -> None:
+    with pytest.raises(FocatError, match="holds no run"):
+        focat.load(tmp_path)
+    with pytest.raises(FocatError, match="name a run, or several"):
+        focat.load([])
+    with pytest.raises(FocatError, match="--device abacus: cannot be used here"):
+        focat.load(run.path, device="abacus")
+
+
+def test_an_ensemble_of_one_system_with_itself_is_that_system(run: Run, model: focat.Model) -> None:
+    document = ["Where is the cat?", "It is old."]
+    twice = focat.load([run.path, run.path])
+    (alone,), (both,) = model.stream([document]), twice.stream([document])
+    assert [translation.text for translation in both] == [translation.text for translation in alone]
+    assert [t.score for t in both] == pytest.approx([t.score for t in alone], abs=1e-5)
+
+
+def test_averaged_weights_are_used(folder: Path) -> None:
+    run = tiny_run(folder, seed=3)
+    checkpoint = run.path / "checkpoints" / "0000001"
+    (run.path / "best").write_text("0000001\n")
+    before = focat.load(run.path).translate("Where is the cat?")
+    run.averaged.mkdir()
+    torch.manual_seed(9)
+    changed = {name: torch.randn_like(tensor) for name, tensor in load_file(checkpoint / "weights.safetensors").items()}
+    save_file(changed, run.averaged / "weights.safetensors")
+    write_json(run.averaged / "average.json", {"best": 1})
+    assert focat.load(run.path).translate("Where is the cat?") != before
+
+
+class TestAttention:
+    SOURCE, TARGET = ("Where is the cat?", "It is old."), ("Wo ist die Katze?", "Sie ist alt.")
+
+    def test_between_tokens(self, model: focat.Model) -> None:
+        found = model.attention(self.SOURCE, self.TARGET)
+        assert found.source.count("<S>") == found.target.count("<S>") == 1
+        assert (found.source[-1], found.target[-1]) == ("<E>", "<E>")
+        read, written = len(found.source), len(found.target)
+        for weights, queries, keys in (
+            (found.encoder, read, read),
+            (found.decoder, written, written),
+            (found.cross, written, read),
+        ):
+            assert weights.shape == (1, 2, queries, keys)  # layers, heads
+            np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+        assert np.triu(found.decoder[0, 0], 1).max() == 0
+        assert found.source_segments == [0] * (found.source.index("<S>") + 1) + [1] * (
+            read - found.source.index("<S>") - 1
+        )
+
+    def test_between_words(self, model: focat.Model) -> None:
+        tokens = model.attention(self.SOURCE, self.TARGET)
+        words = tokens.by_word()
+        assert words.source == ["Where", "is", "the", "cat?", "<S>", "It", "is", "old.", "<E>"]
+        assert words.target_segments == [0] * 5 + [1] * 4
+        for weights in (words.encoder, words.decoder, words.cross):
+            np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+        # by hand: how much the pieces of the last word but one look at those of "cat?"
+        separator = tokens.source.index("<S>")
+        cat = range(next(i for i in range(separator, -1, -1) if tokens.source[i].startswith("▁")), separator)
+        old = list(range(separator + 1, len(tokens.source) - 1))
+        old = old[next(i for i in reversed(range(len(old))) if tokens.source[old[i]].startswith("▁")) :]
+        expected = sum(tokens.encoder[0, 1, q, k] for q in old for k in cat) / len(old)
+        assert words.encoder[0, 1, 7, 3] == pytest.approx(expected, abs=1e-6)

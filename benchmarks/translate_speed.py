@@ -4,10 +4,12 @@
     python -m benchmarks.translate_speed STORE --device cuda --documents 128 --sentences 16 --batches 64,256
 
 Windows of real sentences, untrained weights, beam search. As untrained models never end by themselves, lengths are
-forced: focat decodes as many tokens for each window as its reference has; the others decode the mean of each of their
-batches, which are sorted by length, for every window of it: as many tokens in all, and none of them in vain. They try
-several batch sizes, and the best counts. Every system has a process of its own; rounds take turns, and the best counts.
-`reuse` decodes current sentences alone, after its own translations, and so has one sentence of each document at a time.
+forced: every window is decoded to as many tokens as its reference has. CTranslate2 can force one length to a batch
+only, so it is given batches sorted by that length and decodes the mean of each: as many tokens in all, none in vain,
+by a foreknowledge that focat and Hugging Face, sorted by source, do not have. Both peers try several batch sizes, and
+the best counts. Every system has a process of its own; rounds take turns, and the best counts. `reuse` decodes current
+sentences alone, after its own translations, and so has one sentence of each document at a time. CPU seconds are those
+of all threads: on a machine that does other things they say more than the clock, best with `--threads 1`.
 """
 
 from __future__ import annotations
@@ -27,7 +29,6 @@ from typing import Any
 import numpy as np
 
 SYSTEMS = ("hf-marian", "ctranslate2", "ctranslate2-int8", "regenerate", "regenerate-int8", "reuse", "reuse-int8")
-_WARM_UP = 16  # windows translated before the clock starts
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,10 @@ class Figures:
 
     system: str
     sentences_per_second: float
+    sentences_per_cpu_second: float
     tokens_per_second: float  # target tokens of the best hypotheses
     seconds: float
+    cpu_seconds: float  # of all threads
     peak_gib: float
     batch: int  # windows; 0 is focat's own choice
 
@@ -72,17 +75,22 @@ def main() -> None:
             figures = Figures(**json.loads(done.stdout.splitlines()[-1]))
             if system not in best or figures.seconds < best[system].seconds:
                 best[system] = figures
+            print(_row(figures, next(iter(best.values()))), flush=True)
     results = list(best.values())
-    for figures in results:
-        print(_row(figures, results[0]))
+    if options.rounds > 1:
+        print("the best of each")
+        for figures in results:
+            print(_row(figures, results[0]))
     if options.json:
         Path(options.json).write_text(json.dumps([asdict(r) for r in results], indent=2) + "\n", encoding="utf-8")
 
 
 def _row(figures: Figures, first: Figures) -> str:
     ratio = figures.sentences_per_second / first.sentences_per_second
+    cpu_ratio = figures.sentences_per_cpu_second / first.sentences_per_cpu_second
     return (
         f"{figures.system:16} {figures.sentences_per_second:8.2f} sentences/s  {ratio:6.2f} × {first.system}  "
+        f"{figures.sentences_per_cpu_second:8.2f} per CPU second  {cpu_ratio:6.2f} ×  "
         f"{figures.tokens_per_second:10,.0f} tokens/s  {figures.seconds:6.1f} s  peak {figures.peak_gib:5.2f} GiB  "
         f"batch {figures.batch or 'own'}"
     )
@@ -92,28 +100,34 @@ def _measure(system: str, options: argparse.Namespace) -> Figures:
     import torch
 
     documents = _documents(options)
-    sentences = [sentence for document in documents for sentence in document]
-    name, _, precision = system.partition("-")
-    if name in ("regenerate", "reuse"):
-        runs = {0: _focat(name, options, int8=precision == "int8")}
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    int8 = system.endswith("int8")
+    runs: dict[int, Callable[[int], int]] = {}  # batch size → translate so many documents
+    if system.startswith("re"):
+        run = _focat(system.partition("-")[0], options, int8)
+        runs[0] = lambda count: run(documents[:count])
     else:
-        sizes = [int(size) for size in options.batches.split(",")]
-        prepare = _marian if name == "hf" else _ctranslate2
-        translate = prepare(options, int8=precision == "int8")
-        runs = {size: lambda some, size=size: sum(translate(batch) for batch in _sorted(some, size)) for size in sizes}
+        hf = system == "hf-marian"
+        translate = _marian(options) if hf else _ctranslate2(options, int8)
+        for size in map(int, options.batches.split(",")):
+            runs[size] = lambda count, size=size: sum(
+                map(translate, _sorted([s for d in documents[:count] for s in d], size, foreseen=not hf))
+            )
     cuda = options.device == "cuda"
     wait = torch.cuda.synchronize if cuda else (lambda: None)
     timed = []
-    for size, run in runs.items():
-        run(documents[:2] if size == 0 else sentences[:_WARM_UP])
+    for size, translated in runs.items():
+        translated(2)
         wait()
-        begun = time.perf_counter()
-        tokens = run(documents if size == 0 else sentences)
+        begun, begun_cpu = time.perf_counter(), time.process_time()
+        tokens = translated(len(documents))
         wait()
-        timed.append((time.perf_counter() - begun, tokens, size))
-    seconds, tokens, size = min(timed)
+        timed.append((time.perf_counter() - begun, time.process_time() - begun_cpu, tokens, size))
+    seconds, cpu_seconds, tokens, size = min(timed, key=lambda each: each[0 if cuda else 1])
     peak = torch.cuda.max_memory_allocated() / 2**30 if cuda else resource.getrusage(0).ru_maxrss / 2**20
-    return Figures(system, len(sentences) / seconds, tokens / seconds, seconds, peak, size)
+    count = sum(map(len, documents))
+    return Figures(system, count / seconds, count / cpu_seconds, tokens / seconds, seconds, cpu_seconds, peak, size)
 
 
 def _documents(options: argparse.Namespace) -> list[list[Sentence]]:
@@ -137,8 +151,9 @@ def _documents(options: argparse.Namespace) -> list[list[Sentence]]:
     return documents
 
 
-def _sorted(sentences: list[Sentence], size: int) -> Iterator[list[Sentence]]:
-    order = sorted(sentences, key=lambda sentence: sentence.window, reverse=True)
+def _sorted(sentences: list[Sentence], size: int, foreseen: bool) -> Iterator[list[Sentence]]:
+    """Batches of similar length: of the source, or foreseen, of the target."""
+    order = sorted(sentences, key=lambda s: s.window if foreseen else len(s.source), reverse=True)
     return (order[i : i + size] for i in range(0, len(order), size))
 
 
@@ -217,31 +232,43 @@ def _marian_model(options: argparse.Namespace) -> Any:
     return MarianMTModel(config).eval()
 
 
-def _marian(options: argparse.Namespace, int8: bool) -> Callable[[list[Sentence]], int]:
+def _marian(options: argparse.Namespace) -> Callable[[list[Sentence]], int]:
     """Hugging Face's `generate`."""
     import torch
+    from transformers import LogitsProcessor, LogitsProcessorList
 
     model = _marian_model(options)
     if options.device == "cuda":
         model.to("cuda", torch.bfloat16)
     pad = model.config.pad_token_id
 
+    class EndAt(LogitsProcessor):  # type: ignore[misc]
+        """`<E>` where each window must have it, and nowhere else."""
+
+        def __init__(self, lengths: list[int]) -> None:
+            self.last = torch.tensor(lengths, device=model.device).repeat_interleave(options.beam)[:, None] - 1
+
+        def __call__(self, tokens: Any, scores: Any) -> Any:
+            is_end = torch.arange(scores.shape[1], device=scores.device) == model.config.eos_token_id
+            return scores.masked_fill(is_end != (tokens.shape[1] - 1 >= self.last), -torch.inf)
+
     @torch.inference_mode()
     def translate(batch: list[Sentence]) -> int:
         rows = [torch.tensor(sentence.source) for sentence in batch]
         tokens = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad).to(model.device)
-        length = _mean_length(batch)
+        lengths = [sentence.window for sentence in batch]
         found = model.generate(
             input_ids=tokens,
             attention_mask=(tokens != pad).long(),
             num_beams=options.beam,
             length_penalty=0.6,
-            min_new_tokens=length,
-            max_new_tokens=length,
+            early_stopping=True,
+            max_new_tokens=max(lengths),
+            logits_processor=LogitsProcessorList([EndAt(lengths)]),
             do_sample=False,
         )
-        assert found.shape == (len(batch), length + 1), found.shape
-        return length * len(batch)
+        assert (found != pad).sum(1).tolist() == lengths  # the start symbol is padding
+        return sum(lengths)
 
     return translate
 
@@ -303,6 +330,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--sentences", type=int, default=4, help="sentences of each document")
     parser.add_argument("--batches", default="16,32", help="windows of a batch that the others try")
     parser.add_argument("--batch-tokens", type=int, help="focat's budget of a batch")
+    parser.add_argument("--threads", type=int, help="as torch chooses if not given")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--systems", default=",".join(SYSTEMS))
     parser.add_argument("--json")

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from focat import __version__
 from focat.config.schema import SearchSettings, WindowSettings
 from focat.corpus.tokenizer import Tokenizer, Vocabulary
 from focat.decoding.formats import Showing
@@ -174,6 +175,13 @@ class Model:
         """The same for many documents; what `focat score` does."""
         windows = self._windows(window)
         return score_documents(self.models, self.tokenizer, documents, windows, precision, progress)
+
+    def score_signature(self, window: int | None = None, precision: Precision = "float32") -> str:
+        """How scores with these settings are obtained: what a figure is to be quoted with."""
+        windows = self._windows(window)
+        weights = "+".join(sha256(folder / "weights.safetensors")[:8] for folder in self._weights)
+        sizes = f"{windows.size}to{windows.target[0] + 1 + windows.target[1]}"
+        return f"score|window:{sizes}|precision:{precision}|weights:{weights}|version:{__version__}"
 
     def _windows(self, window: int | None) -> WindowSettings:
         most = min(settings.windows.max_tokens for settings in self._settings)

@@ -214,6 +214,9 @@ def translate(
     temperature: Annotated[float | None, typer.Option(help="With --sample: below 1 is less daring.")] = None,
     top_p: Annotated[float | None, typer.Option(help="With --sample: draw from the likeliest of this mass.")] = None,
     seed: Annotated[int | None, typer.Option(help="With --sample: another seed is another draw.")] = None,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="On a CPU: twice as fast with eight-bit integers, a little less exact.")
+    ] = False,
     batch_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of a batch.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output.")] = False,
@@ -249,6 +252,7 @@ def translate(
         temperature=temperature,
         top_p=top_p,
         seed=seed,
+        int8=int8 or None,
         batch_tokens=batch_tokens,
     )
     _write_json(json_file, asdict(figures))
@@ -376,19 +380,21 @@ def score(
     how = parse_precision(precision)
     pairs = read_pairs(source, target)
     progress = Progress()
-    scored = load([run, *(others or [])], device).score_pairs(pairs, window, how, progress)
+    model = load([run, *(others or [])], device)
+    scored = model.score_pairs(pairs, window, how, progress)
     lines = score_lines(scored, style)
     if output is None:
         for line in lines:
             print(line)
     else:
         write_whole(output, "".join(line + "\n" for line in lines))
-    found = summary(scored)
+    found = summary(scored) | {"signature": model.score_signature(window, how)}
     progress.say(
         f"{found['sentences']:,} sentences of {found['documents']:,} documents: log-probability "
         f"{found['per_sentence']:.4f} per sentence, {found['per_token']:.4f} per token, perplexity "
         f"{found['perplexity']:.3f}" + (f"; {found['shortened']:,} lost context" if found["shortened"] else "")
     )
+    progress.say(found["signature"])
     _write_json(json_file, found)
 
 
@@ -607,6 +613,7 @@ def reproduce(
         int | None, typer.Option(min=1, help="Systems at the same time; one on each GPU if not given.")
     ] = None,
     list_only: Annotated[bool, typer.Option("--list", help="Show the steps and which are done; do nothing.")] = False,
+    page: Annotated[bool, typer.Option("--report/--no-report", help="Also write report.html.")] = True,
     part: Annotated[str | None, typer.Option(hidden=True)] = None,
     json_file: JsonFile = None,
 ) -> None:
@@ -627,7 +634,7 @@ def reproduce(
         return
     if part is not None and folder is not None:
         raise typer.Exit(command.reproduce_part(plan, folder, changes, Progress(), part, minutes).exit_code)
-    outcome, tables, where = command.reproduce(plan, folder, changes, Progress(), chosen, minutes, jobs)
+    outcome, tables, where = command.reproduce(plan, folder, changes, Progress(), chosen, minutes, jobs, page)
     command.show_outcome(outcome, tables, where, console)
     _write_json(json_file, tables.record())
     raise typer.Exit(outcome.exit_code)

@@ -26,6 +26,7 @@ from focat.evaluation.scoring import Rule
 from focat.evaluation.significance import SEED, TRIALS, Floats
 from focat.evaluation.suites import Suite
 from focat.progress import Progress
+from focat.windows.windows import cut_windows
 
 Part = Literal["attention", "losses", "robustness", "context"]
 PARTS: tuple[Part, ...] = get_args(Part)
@@ -141,7 +142,10 @@ def _examine(
     system: System, split: Split, chosen: Chosen, asked: Asked, questions: Sequence[Question], progress: Progress
 ) -> tuple[dict[str, Any], Measures]:
     """All that is asked about one system."""
-    record: dict[str, Any] = {}
+    cut = cut_windows(split, system.windows)
+    if len(cut.too_long):
+        progress.say(f"{system.name}: left out {len(cut.too_long):,} sentences, longer than its windows.max_tokens")
+    record: dict[str, Any] = {"windows_shortened": cut.shortened, "sentences_too_long": len(cut.too_long)}
     measures: Measures = {}
     if "attention" in asked.parts:
         attention = attention_of(system, split, progress)

@@ -30,7 +30,7 @@ Stack = Literal["encoder", "decoder", "cross"]
 STACKS: tuple[Stack, ...] = get_args(Stack)
 Order = Literal["mean-then-entropy", "entropy-then-mean"]
 ORDERS: tuple[Order, ...] = get_args(Order)
-_WEIGHTS = {"cpu": 1 << 23, "cuda": 1 << 28}  # of all heads of one layer, at a time
+_WEIGHTS = {"cpu": 1 << 23, "cuda": 1 << 27}  # of all heads of one layer, at a time
 
 
 @dataclass(frozen=True)

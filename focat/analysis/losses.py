@@ -89,7 +89,6 @@ class WindowLosses:
         values = {name.removeprefix("losses."): measure.value for name, measure in self.measures().items()}
         return {
             "windows": len(self.sentences),
-            "shortened": self.shortened,
             "current": values["current"],
             "context": values.get("context"),
             "ratio": values.get("ratio"),

@@ -24,9 +24,7 @@ def batches(
     With `most_weights`, a batch is cut so that one head of one layer has at most so many attention weights.
     """
     if not len(windows):
-        raise FocatError(
-            f"analyse: every sentence is longer than a window may be; see windows.max_tokens ({bar.label})"
-        )
+        raise FocatError(f"{bar.label}: every sentence is longer than a window may be; see windows.max_tokens")
     order = order_epoch(windows, _TOKENS.get(device.type, _TOKENS["cpu"]), seed=0, epoch=0)
     for i in range(len(order)):
         rows, source_length, target_length = order.batch(i)

@@ -136,13 +136,15 @@ def texts_of(system: System, chosen: Chosen, documents: int) -> list[Document]:
 
 def corpus_identity(runs: dict[str, Run], chosen: Chosen) -> dict[str, Any]:
     """What was analysed, for the record; runs whose splits were made from different documents cannot be compared."""
-    if chosen.source is not None and chosen.target is not None:
-        for path in (chosen.source, chosen.target):
+    if chosen.corpus is not None:
+        files = {"source": chosen.source, "target": chosen.target, "document_ids": chosen.documents}
+        given = {side: path for side, path in files.items() if path is not None}
+        for path in given.values():
             if not path.is_file():
                 raise FocatError(f"{path}: no such file")
-        files = {"source": chosen.source, "target": chosen.target}
-        return {side: {"name": path.name, "sha256": sha256(path)} for side, path in files.items()} | {
-            "limit": chosen.limit
+        return {
+            **{side: {"name": path.name, "sha256": sha256(path)} for side, path in given.items()},
+            "limit": chosen.limit,
         }
     found = {name: _inputs(run, chosen.split) for name, run in runs.items()}
     first, *_ = found

@@ -245,6 +245,8 @@ def _what_is_wrong(detail: Any, name: str, root: type[BaseModel]) -> str:
             return "should be a list"
         case "path_type":
             return "should be a path"
+        case "too_short":
+            return f"should have at least {context['min_length']}"
     message = str(detail["msg"]).removeprefix("Input ").removeprefix("Value error, ")
     message = message.replace("a valid integer", "a whole number").replace("a valid number", "a number")
     return message.partition(", unable to parse")[0]

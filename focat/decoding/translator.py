@@ -6,6 +6,7 @@ is in memory does not depend on how long a document is, nor on how many there ar
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -169,6 +170,8 @@ class Translator:
         """
         for model in models:
             _check_positions(model, windows)
+        if not constrained and windows.target[1] > 0:
+            raise FocatError("--unconstrained keeps the last sentence, but here others stand behind the current one")
         if context == "none" and windows.target != (0, 0):
             # A model that has not seen source context without its translation is shown neither.
             windows = WindowSettings(before=0, max_tokens=windows.max_tokens)
@@ -176,7 +179,7 @@ class Translator:
         self.constrained, self.ahead = constrained, ahead
         self.reuses = context == "reuse" and windows.target[0] > 0
         """Whether sentences of a document wait for each other."""
-        self._searcher = Searcher(models, search)
+        self._searcher = Searcher([_told_of(model, windows) for model in models], search)
         self._room = _batch_tokens(self._searcher) * (1 if self.reuses else _POOL)
 
     def translate(self, documents: Iterable[Sequence[str]]) -> Iterator[list[Translation]]:
@@ -283,12 +286,13 @@ class Translator:
         context = self._on_target(before)
         behind = min(len(after), self.windows.target[1])
         prefix = [token for known in context for token in (*known.target, SEPARATOR)] if self.reuses else []
-        decoded = sum(len(sentence) + 1 for sentence in sentences[len(before) : len(before) + 1 + behind])
+        first = len(before) if self.reuses else len(before) - len(context)  # of the sentences that are decoded
+        decoded = sum(len(sentence) + 1 for sentence in sentences[first : len(before) + 1 + behind])
         request = Request(
             source=[*tokens[:-1], END],
             prefix=prefix,
             sentences=len(context) + 1 + behind if self.constrained else None,
-            longest=int(self.settings.max_ratio * decoded) + self.settings.max_extra if self.reuses else None,
+            longest=int(self.settings.max_ratio * decoded) + self.settings.max_extra,
             current=len(before),
             number=unit.number,
         )
@@ -361,6 +365,15 @@ def _check_positions(model: Transformer, windows: WindowSettings) -> None:
             f"--window {windows.size}: this model has learned positions, for windows of at most "
             f"{model.windows.size} sentences; ask for {model.windows.size} or fewer"
         )
+
+
+def _told_of(model: Transformer, windows: WindowSettings) -> Transformer:
+    """The same model, with the same weights, that expects target context as these windows have it."""
+    if model.windows == windows:
+        return model
+    told = copy.copy(model)
+    told.windows = windows
+    return told
 
 
 def _batch_tokens(searcher: Searcher) -> int:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from focat import __version__
+from focat.config.schema import SearchSettings
 from focat.evaluation.contrastive import Answer, Context
 from focat.evaluation.disc import (
     Accuracy,
@@ -36,14 +37,17 @@ class Setup:
     form: Form
     precision: Precision
     weights: str  # digest
+    search: SearchSettings  # where something was translated
 
     def signature(self, suites: Sequence[Suite], task: str = "contrast") -> str:
         """In the manner of sacrebleu: with it, anybody can obtain the same figure."""
-        named = "+".join(f"{suite.name}#{suite.sha256[:8]}" for suite in suites)
+        named = "+".join(suite.identity for suite in suites)
         ties = "+".join(dict.fromkeys("wrong" if s.instances[0].strict else "first" for s in suites))
-        how = f"rule:{self.rule}|ties:{ties}" if task == "contrast" else "rule:produced"
+        how = f"rule:{self.rule}|ties:{ties}|" if task == "contrast" else ""
+        if task != "contrast" or self.context.target == "own":
+            how += f"beam:{self.search.beam}|penalty:{self.search.length_penalty}|"
         return (
-            f"{task}|suite:{named}|{how}|{self.context}|form:{self.form}|"
+            f"{task}|suite:{named}|{how}{self.context}|form:{self.form}|"
             f"precision:{self.precision}|weights:{self.weights[:8]}|version:{__version__}"
         )
 
@@ -184,6 +188,7 @@ def figures(results: Sequence[Result], found: Sequence[Section], setup: Setup) -
                 "name": result.suite.name,
                 "format": result.suite.kind,
                 "sha256": result.suite.sha256,
+                "context_sha256": result.suite.context_sha256 or None,
                 "instances": len(result.suite.instances),
                 "candidates": result.suite.candidates,
                 "accuracy": {rule: 100 * sum(result.right(rule)) / len(result.answers) for rule in RULES},

@@ -126,7 +126,7 @@ def ask(
         said = produce(model, tokenizer, instances, given, search, progress) if asking.translate else []
         results.append(Result(replace(suite, instances=instances), found, said))
     digest = sha256(weights / "weights.safetensors")
-    return results, Setup(asking.rule, given, asking.form, asking.precision, digest)
+    return results, Setup(asking.rule, given, asking.form, asking.precision, digest, search)
 
 
 def _windows(settings: WindowSettings, size: int | None) -> WindowSettings:

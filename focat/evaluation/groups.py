@@ -223,7 +223,7 @@ class _Reader:
         self.parting = _at(hidden, [len(stem) for stem in stems])  # (rows, width): what predicts the token to come
 
     def read(self, rows: Sequence[Ids], fork: int, last: bool = False) -> Tensor:
-        """Log-probabilities (rows, length) of what `fork` rows go on with, for each row so far; 0 on padding.
+        """Log-probabilities (rows, length) of what `fork` rows go on with, for each row so far; 0 behind their ends.
 
         Where rows fork, all see the same: one projection serves all. The end of the last row is predicted, not read.
         """
@@ -234,16 +234,13 @@ class _Reader:
         first = labels[:, :1].to(device)
         logits = self.model.project(self.parting).float()  # (rows before the fork, vocabulary)
         chances = logits.gather(1, first.view(-1, fork)) - logits.logsumexp(-1, keepdim=True)
-        of_first = chances.view(-1, 1).double().masked_fill(first == PAD, 0.0)
+        of_first = chances.view(-1, 1).double()
         self._fork(fork)
         if labels.shape[1] == last:
             return of_first
         hidden = self._step([row[:-1] for row in rows] if last else rows)
-        if not last:
-            lengths = [len(row) for row in rows]
-            self.parting = torch.where(
-                _column(lengths, device) > 0, _at(hidden, [n - 1 for n in lengths]), self.parting
-            )
+        if not last:  # contexts that differ have as many separators, so none is the beginning of another
+            self.parting = _at(hidden, [len(row) - 1 for row in rows])
         return torch.cat((of_first, self._predicted(hidden, labels[:, 1:])), 1)
 
     def _fork(self, fork: int) -> None:
@@ -265,8 +262,8 @@ class _Reader:
 
 
 def _at(hidden: Tensor, places: Sequence[int]) -> Tensor:
-    """(rows, width): of each row (length, width), the state at its place; any, where that is before the first."""
-    return hidden.take_along_dim(_column(places, hidden.device).clamp(min=0)[..., None], 1)[:, 0]
+    """(rows, width): of each row (length, width), the state at its place."""
+    return hidden.take_along_dim(_column(places, hidden.device)[..., None], 1)[:, 0]
 
 
 def _column(values: Sequence[int], device: torch.device) -> Tensor:

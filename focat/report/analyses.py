@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from focat.analysis.attention import ORDERS, STACKS
 from focat.errors import FocatError
 from focat.report.gather import Record, ResultFile, Results, Trained
 from focat.report.plots import Looks, Plot, bars_plot
-from focat.report.tables import Cell, Obtained, Table
+from focat.report.tables import STARS, Cell, Obtained, Table
 
 Figures = dict[str, dict[str, float]]
 """System → column → figure."""
@@ -23,6 +23,7 @@ class Part:
 
     title: str
     about: str
+    note: str = ""
     tables: list[Table] = field(default_factory=list)
     plots: list[Plot] = field(default_factory=list)
 
@@ -54,8 +55,14 @@ def analysis_parts(results: Results, runs: Sequence[Trained], looks: Looks) -> l
             raise FocatError(
                 f"{results.analyses[0].path}: is no whole analysis ({error!r}); make it again with `focat analyse`"
             ) from None
-        parts += [part for part in made if part.tables]
+        parts += [replace(part, note=_note(analysis, part)) for part in made if part.tables]
     return parts
+
+
+def _note(analysis: _Analysis, part: Part) -> str:
+    if not any(cell.stars for table in part.tables for _, cells in table.rows for cell in cells):
+        return ""
+    return f"Differs from {next(iter(analysis.systems))}: {STARS} (Holm’s correction)."
 
 
 def _analyses(results: Results, runs: Sequence[Trained]) -> list[_Analysis]:
@@ -235,6 +242,4 @@ def _table(
             unseen = (name, column) in (brackets or set()) and column in found
             cells.append(Cell(f"[{text}]" if unseen else text, stars=analysis.stars.get((name, measure(column)), "")))
         rows.append((name, cells))
-    if len(analysis.systems) > 1 and any(cell.stars for _, cells in rows for cell in cells):
-        caption += f" Differs from {next(iter(analysis.systems))}: * p < 0.05, ** p < 0.01 (Holm’s correction)."
-    return Table(title, columns, rows, caption.strip(), obtained=analysis.obtained)
+    return Table(title, columns, rows, caption, obtained=analysis.obtained)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from itertools import zip_longest
@@ -115,30 +115,27 @@ def disagreements(results: Results, suites: Sequence[Suite], most: int) -> tuple
         for record in file.records:
             answers.setdefault((str(record["suite"]), str(record["id"])), {})[file.system] = record
     texts = {(suite.name, str(instance.id)): instance for suite in suites for instance in suite.instances}
-    found: dict[tuple[Any, ...], list[Disagreement]] = {}
+    found: list[Disagreement] = []
     for key, of_systems in answers.items():
         right = [name for name, record in of_systems.items() if record["correct"] is True]
         wrong = [name for name in of_systems if name not in right]
         instance = texts.get(key) or _instance_in(next(iter(of_systems.values())))
         if right and wrong and instance is not None:
-            one = _disagreement(key, of_systems, instance, right, wrong)
-            # Those from which most can be seen come first: decided by another sentence, each kind in its turn.
-            found.setdefault((one.distance == 0, *right, one.phenomenon), []).append(one)
-    return _in_turn([found[kind] for kind in sorted(found, key=lambda kind: kind[0])], most), _tallies(answers)
+            found.append(_disagreement(key, of_systems, instance, right, wrong))
+    # As different as can be: of each phenomenon, then each way to disagree, then each distance, one after the other.
+    chosen = _in_turn(found, lambda one: one.phenomenon, lambda one: tuple(one.right), lambda one: one.distance)[:most]
+    return sorted(chosen, key=lambda one: (one.phenomenon, one.distance or 0)), _tallies(answers)
 
 
-def _in_turn(kinds: Sequence[Sequence[Disagreement]], most: int) -> list[Disagreement]:
-    """One of each kind, then a second one of each, and so on; a later one is about another distance if there is one."""
-    queues = [_spread(kind) for kind in kinds]
-    taken = [one for row in zip_longest(*queues) for one in row if one is not None][:most]
-    return sorted(taken, key=lambda one: (one.phenomenon, one.distance or 0))
-
-
-def _spread(kind: Sequence[Disagreement]) -> list[Disagreement]:
-    by_distance: dict[int | None, list[Disagreement]] = {}
-    for one in kind:
-        by_distance.setdefault(one.distance, []).append(one)
-    return [one for row in zip_longest(*by_distance.values()) for one in row if one is not None]
+def _in_turn(items: Sequence[Disagreement], *kinds: Callable[[Disagreement], Any]) -> list[Disagreement]:
+    """One of each kind, then a second one of each, and so on; the same within kinds, by what else tells them apart."""
+    if not kinds:
+        return list(items)
+    groups: dict[Any, list[Disagreement]] = {}
+    for one in items:
+        groups.setdefault(kinds[0](one), []).append(one)
+    queues = [_in_turn(group, *kinds[1:]) for group in groups.values()]
+    return [one for row in zip_longest(*queues) for one in row if one is not None]
 
 
 def _disagreement(

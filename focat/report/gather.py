@@ -16,6 +16,7 @@ from safetensors import safe_open
 
 from focat.config import Settings
 from focat.corpus.text_files import Lines, is_blank
+from focat.corpus.tokenizer import cores
 from focat.errors import FocatError
 from focat.evaluation.quality import KIND as EVALUATION
 from focat.training.run import Run
@@ -183,7 +184,8 @@ def hardware() -> str:
 
     names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     gpus = [f"{names.count(name)} × {name}" for name in dict.fromkeys(names)]
-    return ", ".join([f"{_processor()}, {torch.get_num_threads()} threads", *gpus])
+    count = cores()
+    return ", ".join([f"{_processor()}, {count} core{'s' * (count > 1)}", *gpus])
 
 
 def _processor() -> str:

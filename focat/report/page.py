@@ -203,7 +203,7 @@ def _accuracy_plot(tables: Sequence[Table], results: Results, looks: Looks) -> P
         if candidates:
             guesses.setdefault(str(record.get("phenomenon") or "other"), []).append(100 / candidates)
     chance = {name: sum(shares) / len(shares) for name, shares in guesses.items()}
-    return points_plot("accuracy", "Right answers, %", "%", tables[0].points, looks, chance, 100)
+    return points_plot("accuracy", "Right answers, %", "right answers, %", tables[0].points, looks, chance, 100)
 
 
 def _write_plots(plots: Sequence[Plot], folder: Path, overwrite: bool, progress: Progress) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -21,7 +21,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from focat.evaluation.significance import Interval
 from focat.files import write_whole
@@ -39,9 +39,6 @@ _STYLE = {
     "axes.linewidth": 0.8,
     "axes.spines.right": False,
     "axes.spines.top": False,
-    "axes.titlecolor": INK,
-    "axes.titlelocation": "left",
-    "axes.titlesize": 10,
     "axes.labelsize": 9,
     "figure.facecolor": "none",
     "axes.facecolor": "none",
@@ -102,7 +99,7 @@ class Plot:
 
     def inline(self) -> str:
         """SVG to stand inside a page."""
-        drawn = self._drawn("svg", legend=False, **{"svg.fonttype": "none"}).decode()
+        drawn = next(self._drawn("svg", legend=False, **{"svg.fonttype": "none"})).decode()
         svg = drawn[drawn.index("<svg") :]
         svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->|<style.*?</style>", "", svg, flags=re.DOTALL)
         return re.sub(r"<[^>]*>", lambda tag: self._at_home(tag[0]), svg)  # in text, < and > are escaped
@@ -121,22 +118,23 @@ class Plot:
     def write(self, folder: Path) -> list[Path]:
         """The plot as NAME.svg and NAME.png, with its legend."""
         paths = [folder / f"{self.name}.{kind}" for kind in ("svg", "png")]
-        for path in paths:
-            write_whole(path, self._drawn(path.suffix[1:], legend=True, **{"svg.fonttype": "path"}))
+        for path, drawn in zip(paths, self._drawn("svg", "png", legend=True, **{"svg.fonttype": "path"}), strict=True):
+            write_whole(path, drawn)
         return paths
 
-    def _drawn(self, kind: str, legend: bool, **style: str) -> bytes:
-        file = BytesIO()
+    def _drawn(self, *kinds: str, legend: bool, **style: str) -> Iterator[bytes]:
+        # Files may be put on any paper: white is the one that their colours are made for.
+        paper = "white" if legend else "none"
         changed: Any = {**_STYLE, "font.sans-serif": _typefaces(), "svg.hashsalt": self.name, **style}
         with mpl.rc_context(changed), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph .* missing")  # a box stands for it
             figure = self.draw(legend)
-            # Files may be put on any paper: white is the one that their colours are made for.
-            paper = "none" if not legend else "white"
-            figure.savefig(
-                file, format=kind, dpi=200, facecolor=paper, metadata={"Date": None} if kind == "svg" else {}
-            )
-        return file.getvalue()
+            for kind in kinds:
+                file = BytesIO()
+                undated = {"Date": None} if kind == "svg" else {}
+                figure.savefig(file, format=kind, dpi=200, facecolor=paper, metadata=undated)
+                figure.set_layout_engine("none")  # once is enough
+                yield file.getvalue()
 
 
 @cache
@@ -149,6 +147,8 @@ def _typefaces() -> list[str]:
     return ["DejaVu Sans", *(name for name in ("Noto Sans", *others) if name in there)]
 
 
+_LONGEST = 30  # characters of a label
+_LOSSES = ("current", "context")
 CURVES = {  # of log.jsonl
     "current": ("Loss of the current sentence", "nats per token"),
     "context": ("Loss of context", "nats per token"),
@@ -196,13 +196,20 @@ def _curves_plot(
             look = looks[system]
             axes.plot(updates, values, color=look.colour, linestyle=look.stroke, label=system)
             axes.plot(*checks[system], color=look.colour, linestyle="", marker=look.marker, markersize=4.5)
-        axes.set_title(f"{title}, {unit}" if unit else title)
+        _title(figure, f"{title}, {unit}" if unit else title)
         axes.set_xlabel("updates")
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
         if max((max(values) for _, values in series.values() if values), default=0) >= 1000:
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-        axes.set_ylim(bottom=0)
+        shown = [value for _, values in series.values() for value in values]
+        if name.endswith(_LOSSES) and min(shown) > 0 and max(shown) > 2 * min(shown):
+            axes.set_yscale("log")  # or the first updates would make all others look the same
+            axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0)))
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axes.yaxis.set_minor_locator(NullLocator())
+        else:
+            axes.set_ylim(0, 1.08 * max(shown) or None)
         _finish(axes, legend)
         return figure
 
@@ -233,7 +240,7 @@ def points_plot(
     def draw(legend: bool) -> Figure:
         lane = min(0.26, 0.75 / len(points))  # what systems are apart, in rows
         height = 0.75 + len(rows) * max(0.34, 0.14 * len(points)) + (0.25 if legend else 0)
-        figure = Figure((5.6, height), layout="constrained")
+        figure = Figure((4.8, height), layout="constrained")
         axes = figure.subplots()
         for i, (system, figures) in enumerate(points.items()):
             look, offset = looks[system], (i - (len(points) - 1) / 2) * lane
@@ -242,13 +249,15 @@ def points_plot(
                     axes.plot(interval, [j + offset] * 2, color=look.colour, linewidth=1.4, solid_capstyle="butt")
             there = [(figures[row][0], j + offset) for j, row in enumerate(rows) if row in figures]
             x, y = zip(*there, strict=True)
-            axes.plot(x, y, color=look.colour, linestyle="", marker=look.marker, markersize=5.5, label=system)
+            axes.plot(
+                x, y, color=look.colour, linestyle="", marker=look.marker, markersize=5.5, label=system, clip_on=False
+            )
         for j, row in enumerate(rows):
             if row in chance:
                 axes.plot(
                     [chance[row]] * 2, [j - 0.42, j + 0.42], color=FAINT, linewidth=0.9, linestyle=(0, (1.5, 1.5))
                 )
-        axes.set_yticks(range(len(rows)), rows, color=INK)
+        axes.set_yticks(range(len(rows)), map(_short, rows), color=INK)
         axes.tick_params(axis="y", length=0)
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.set_xlim(0, most)
@@ -257,7 +266,7 @@ def points_plot(
         axes.grid(axis="x")
         axes.set_axisbelow(True)
         if legend:
-            axes.set_title(title)
+            _title(figure, title)
             _legend(axes)
         return figure
 
@@ -275,9 +284,9 @@ def bars_plot(
     )
 
     def draw(legend: bool) -> Figure:
-        figure = Figure((max(3.9, 1.2 + 0.8 * len(groups)), 2.5), layout="constrained")
+        figure = Figure((3.9, 2.5), layout="constrained")
         axes = figure.subplots()
-        width = 0.8 / len(bars)
+        width = min(0.8 / len(bars), 0.3)
         for i, (system, figures) in enumerate(bars.items()):
             there = [j for j, group in enumerate(groups) if group in figures]
             places = [j + (i - (len(bars) - 1) / 2) * width for j in there]
@@ -285,7 +294,7 @@ def bars_plot(
             axes.bar(places, heights, width * 0.88, color=looks[system].colour, label=system)
         axes.set_xticks(range(len(groups)), groups)
         axes.tick_params(axis="x", length=0)
-        axes.set_title(f"{title}, {unit}" if unit else title)
+        _title(figure, f"{title}, {unit}" if unit else title)
         axes.set_xlabel(label)
         _finish(axes, legend)
         return figure
@@ -309,16 +318,18 @@ def heat_plot(name: str, title: str, about: str, heat: Heat, across: str, down: 
 
     def draw(legend: bool) -> Figure:
         height, width = heat.weights.shape
-        cell = 0.185  # inches
-        figure = Figure((cell * width + 1.3, cell * height + 1.3), layout="constrained")
+        across_words, down_words = list(map(_short, heat.columns)), list(map(_short, heat.rows))
+        cell, letter = 0.185, 0.078  # inches
+        room = [0.55 + letter * max(map(len, words)) for words in (down_words, across_words)]
+        figure = Figure((cell * width + room[0], cell * height + room[1]), layout="constrained")
         axes = figure.subplots()
         # One colour, more or less of it: right on any paper.
         colour = np.array(mpl.colors.to_rgb(SERIES[1]))
         opaque = np.sqrt(heat.weights / max(float(heat.weights.max()), 1e-9))  # small weights stay visible
         image = np.concatenate([np.broadcast_to(colour, (height, width, 3)), opaque[..., None]], -1)
         axes.imshow(image, interpolation="nearest", aspect="equal")
-        axes.set_xticks(range(width), heat.columns, rotation=90)
-        axes.set_yticks(range(height), heat.rows)
+        axes.set_xticks(range(width), across_words, rotation=90)
+        axes.set_yticks(range(height), down_words)
         axes.xaxis.tick_top()
         axes.xaxis.set_label_position("top")
         axes.set_xlabel(across)
@@ -338,10 +349,20 @@ def heat_plot(name: str, title: str, about: str, heat: Heat, across: str, down: 
         for side in ("top", "right"):
             axes.spines[side].set_visible(True)
         if legend:
-            figure.suptitle(title, x=0.02, ha="left", fontsize=10)
+            _title(figure, title)
         return figure
 
     return Plot(name, title, about, draw)
+
+
+def _title(figure: Figure, text: str) -> None:
+    """At the left edge, above everything."""
+    figure.suptitle(text, x=0.01, ha="left", fontsize=10, color=INK)
+
+
+def _short(label: str) -> str:
+    """What is too long to stand beside a plot is cut."""
+    return label if len(label) <= _LONGEST else f"{label[: _LONGEST - 1]}…"
 
 
 def _borders(sentences: Sequence[int]) -> list[float]:

@@ -24,6 +24,15 @@ from focat.progress import QUIET
 from focat.report.gather import Record, ResultFile, Results, Trained
 from focat.training.reporting import duration
 
+STARS = "*\u00a0p\u00a0<\u00a00.05, **\u00a0p\u00a0<\u00a00.01"  # that no line is broken in
+# Settings that say where a run lies or how it is watched; seed and budget are shown in any case.
+_NOT_THE_SYSTEM = (
+    "data.store",
+    *(f"training.{name}" for name in ("run", "seed", "budget.", "compile", "device", "keep", "log_every", "samples")),
+    "training.save_minutes",
+    "training.validate_every",
+)
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -62,11 +71,10 @@ def systems_table(runs: Sequence[Trained]) -> Table:
     flat = [_flat(trained.settings.model_dump(mode="json")) for trained in runs]
     names = [name for name in flat[0] if any(name in other for other in flat)]
     names += [name for other in flat[1:] for name in other if name not in names]
-    ignored = ("data.store", "training.run", "training.seed", "training.budget.")
     differ = [
         name
         for name in dict.fromkeys(names)
-        if not name.startswith(ignored) and len({_shown(other.get(name)) for other in flat}) > 1
+        if not name.startswith(_NOT_THE_SYSTEM) and len({_shown(other.get(name)) for other in flat}) > 1
     ]
     columns: dict[str, Callable[[Trained], str]] = {
         "window": lambda t: f"{t.settings.windows.size}",
@@ -79,7 +87,7 @@ def systems_table(runs: Sequence[Trained]) -> Table:
     rows = [
         (
             trained.name,
-            [Cell(_shown(settings.get(name))) for name in differ] + [Cell(show(trained)) for show in columns.values()],
+            [Cell(show(trained)) for show in columns.values()] + [Cell(_shown(settings.get(name))) for name in differ],
         )
         for trained, settings in zip(runs, flat, strict=True)
     ]
@@ -96,29 +104,41 @@ def systems_table(runs: Sequence[Trained]) -> Table:
         for trained in runs
     ]
     caption = "Settings that all systems share are left out." if len(runs) > 1 else ""
-    return Table("Systems", [*map(_setting_name, differ), *columns], rows, caption, obtained=obtained)
+    return Table("Systems", [*columns, *differ], rows, caption, obtained=obtained)
 
 
 def contrast_tables(results: Results) -> list[Table]:
-    """Accuracy by phenomenon over all suites, if there are several; then of each suite by distance."""
-    suites = dict.fromkeys(str(record["suite"]) for file in results.answers for record in file.records)
-    phenomena = {str(record.get("phenomenon") or "") for file in results.answers for record in file.records}
+    """Accuracy by phenomenon, if there are several, then by distance; suites of the same systems together."""
+    systems: dict[str, set[str]] = {}
+    for file in results.answers:
+        for suite in dict.fromkeys(str(record["suite"]) for record in file.records):
+            systems.setdefault(suite, set()).add(file.system)
     tables = []
-    if len(phenomena) > 1:
-        tables += _scored("By phenomenon", results.answers, "phenomenon", results.contrasts)
-    for suite in suites:
-        files = [
-            replace(file, records=[record for record in file.records if record["suite"] == suite])
-            for file in results.answers
-            if any(record["suite"] == suite for record in file.records)
-        ]
-        distances = {record.get("distance") for file in files for record in file.records} - {None}
-        if distances and (len(distances) > 1 or len(phenomena) < 2):
-            title = f"{suite}, by distance in sentences" if len(suites) > 1 else "By distance in sentences"
-            tables += _scored(title, files, "distance", results.contrasts)
-        elif len(phenomena) < 2:
-            tables += _scored(suite, files, "suite", results.contrasts)
+    for same in dict.fromkeys(map(frozenset, systems.values())):
+        suites = [suite for suite in systems if systems[suite] == same]
+        tables += _answered(results, suites)
     return tables
+
+
+def _answered(results: Results, suites: Sequence[str]) -> list[Table]:
+    files = _about(results.answers, suites)
+    phenomena = {str(record.get("phenomenon") or "") for file in files for record in file.records}
+    tables = [_scored("By phenomenon", files, "phenomenon", results.contrasts)] if len(phenomena) > 1 else []
+    for suite in suites:
+        of_suite = _about(files, [suite])
+        distances = {record.get("distance") for file in of_suite for record in file.records} - {None}
+        if distances and (len(distances) > 1 or not tables):
+            title = f"{suite}, by distance in sentences" if len(suites) > 1 else "By distance in sentences"
+            tables.append(_scored(title, of_suite, "distance", results.contrasts))
+        elif len(phenomena) < 2:
+            tables.append(_scored(suite, of_suite, "suite", results.contrasts))
+    return tables
+
+
+def _about(files: Sequence[ResultFile], suites: Sequence[str]) -> list[ResultFile]:
+    """The same files with nothing but the answers to some suites."""
+    kept = [replace(file, records=[r for r in file.records if str(r["suite"]) in suites]) for file in files]
+    return [file for file in kept if file.records]
 
 
 def quality_tables(results: Results) -> list[Table]:
@@ -132,11 +152,11 @@ def quality_tables(results: Results) -> list[Table]:
     for files in references.values():
         first = files[0].records[0].get("reference") or {}
         size = f"{first.get('sentences', 0):,} sentences, {first.get('documents', 0):,} documents"
-        tables += _scored(f"Translation quality, {size}", files, None, ())
+        tables.append(_scored(f"Translation quality, {size}", files, None, ()))
     return tables
 
 
-def _scored(title: str, files: Sequence[ResultFile], by: str | None, contrasts: Sequence[ResultFile]) -> list[Table]:
+def _scored(title: str, files: Sequence[ResultFile], by: str | None, contrasts: Sequence[ResultFile]) -> Table:
     """One table of what these files say, with significance where there are two systems or more."""
     arguments = [f"{file.system}={file.path}" for file in files]
     systems = read_systems(arguments, QUIET, Measures(())) if by is None else _asked(files, by)
@@ -160,32 +180,31 @@ def _scored(title: str, files: Sequence[ResultFile], by: str | None, contrasts: 
                 )
             )
         rows.append((system.name, cells))
-    asked = [f"--by {by}"] if by else []
+    suites = {record.get("suite") for file in files for record in file.records}
     facts: dict[str, str | list[str]] = {
-        "command": shlex.join(["focat", "compare", *arguments, *" ".join(asked).split()]),
-        "items": [f"{name}: {systems[0].columns[name].about}" for name in shared],
-        "signature": [f"{name}: {systems[0].columns[name].signature}" for name in shared],
-        "signature of each system": [
+        "command": shlex.join(["focat", "compare", *arguments, *(["--by", by] if by else [])]),
+        "figures": [
+            f"{name}: {systems[0].columns[name].about}, {systems[0].columns[name].signature}" for name in shared
+        ],
+        "signatures": [
             f"{file.system}: {suite['signature']}"
             for file in contrasts
             for suite in file.records[0].get("suites", [])
-            if "signature" in suite
+            if "signature" in suite and suite.get("name") in suites
         ],
         "seed": f"{SEED}, of {TRIALS:,} trials and {RESAMPLES:,} resamples",
         "files": [f"{file.path} ({file.date})" for file in files],
     }
-    return [
-        Table(
-            title,
-            shared,
-            rows,
-            _caption(systems, by is not None, comparison),
-            _differences(comparison),
-            comparison.correction if comparison else "",
-            [Obtained(title, {name: fact for name, fact in facts.items() if fact})],
-            points,
-        )
-    ]
+    return Table(
+        title,
+        shared,
+        rows,
+        _caption(systems, by is not None, comparison),
+        _differences(comparison),
+        comparison.correction if comparison else "",
+        [Obtained(title, {name: fact for name, fact in facts.items() if fact})],
+        points,
+    )
 
 
 def _asked(files: Sequence[ResultFile], by: str) -> list[System]:
@@ -221,9 +240,17 @@ def _answer(record: Record, file: ResultFile) -> Answer:
 def _caption(systems: Sequence[System], percent: bool, comparison: Comparison | None) -> str:
     unit = "Right answers in per cent; below each, " if percent else "Below each figure, "
     text = f"{unit}where it lies with 95 % confidence."
+    if any("Disc." in system.columns for system in systems):
+        text += " Disc. is of all that other sentences decide"
+        text += "; all-d also of what the sentence itself does." if _has_all_d(systems) else "."
     if comparison is None:
         return text
-    return f"{text} Best in bold. Differs from {systems[0].name}: * p < 0.05, ** p < 0.01 ({_correction(comparison)})."
+    how = f"({_correction(comparison)})"
+    return f"{text} Best in bold. Differs from {systems[0].name}: {STARS} {how}."
+
+
+def _has_all_d(systems: Sequence[System]) -> bool:
+    return any("Disc. all-d" in system.columns for system in systems)
 
 
 def _correction(comparison: Comparison) -> str:
@@ -268,11 +295,7 @@ def _best_score(systems: Sequence[System], name: str) -> float:
 def _best(trained: Trained) -> str:
     """The figure that the best checkpoint was chosen by."""
     chosen = [record for record in trained.logged("validation") if record.get("best")]
-    return (
-        f"{chosen[-1]['best_value']:.4f} ({chosen[-1]['criterion']}, update {chosen[-1]['update']:,})"
-        if chosen
-        else "–"
-    )
+    return f"{chosen[-1]['best_value']:.4f}, {chosen[-1]['criterion']}, at {chosen[-1]['update']:,}" if chosen else "–"
 
 
 def _flat(tree: Record, prefix: str = "") -> Record:
@@ -284,7 +307,3 @@ def _flat(tree: Record, prefix: str = "") -> Record:
 
 def _shown(value: Any) -> str:
     return "–" if value is None else ("yes" if value else "no") if isinstance(value, bool) else str(value)
-
-
-def _setting_name(name: str) -> str:
-    return name.removeprefix("model.").removeprefix("objective.").removeprefix("windows.").replace("_", " ")

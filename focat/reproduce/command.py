@@ -11,7 +11,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from focat.files import disk_errors, locked, write_json, write_whole
+from focat.errors import FocatError
+from focat.files import disk_errors, locked, sha256, write_json, write_whole
 from focat.progress import Progress
 from focat.reproduce.plan import LoadedPlan, load_plan, plan_names
 from focat.reproduce.results import Record, gathered
@@ -27,7 +28,7 @@ from focat.reproduce.session import (
     worker_command,
 )
 from focat.reproduce.tables import Tables, build
-from focat.reproduce.work import Workshop
+from focat.reproduce.work import SystemWork, Workshop
 
 
 def reproduce(
@@ -38,6 +39,7 @@ def reproduce(
     only: Sequence[str] = (),
     minutes: float | None = None,
     jobs: int | None = None,
+    page: bool = True,
 ) -> tuple[Outcome, Tables, Path]:
     """Do what is missing, for as long as there is time; returns how it ended, and the tables of all that is there."""
     clock = Clock(minutes)
@@ -55,7 +57,9 @@ def reproduce(
         else:
             command = worker_command(name, folder, overrides)
             outcome = work_at_once(works, only, places, command, clock, progress)
-        tables = put_together(workshop)
+        tables, changed = put_together(workshop)
+        if page and outcome.signal is None and (changed or not (folder / "report.html").exists()):
+            write_page(workshop)
     return outcome, tables, folder
 
 
@@ -71,8 +75,8 @@ def default_folder(name: str) -> Path:
     return Path("reproduced") / Path(name.removeprefix("focat:")).stem
 
 
-def put_together(workshop: Workshop) -> Tables:
-    """results.json, provenance.json, tables.json and tables.md, from the results of all steps that are up to date."""
+def put_together(workshop: Workshop) -> tuple[Tables, bool]:
+    """results.json, provenance.json, tables.json and tables.md; and whether results are others than before."""
     plan, folder = workshop.plan, workshop.folder
     title = plan.title or Path(workshop.loaded.where).stem
     records = workshop.done()
@@ -83,11 +87,31 @@ def put_together(workshop: Workshop) -> Tables:
         for step in work.steps()
     }
     tables = build(plan, title, records, details)
+    before = sha256(folder / "results.json") if (folder / "results.json").exists() else None
     write_json(folder / "results.json", found)
     write_json(folder / "provenance.json", how)
     write_json(folder / "tables.json", tables.record())
     write_whole(folder / "tables.md", tables.markdown())
-    return tables
+    return tables, sha256(folder / "results.json") != before
+
+
+def write_page(workshop: Workshop) -> None:
+    """report.html, about the first run of each system; a page that cannot be made is no reason to fail."""
+    first: dict[str, SystemWork] = {}
+    for work in workshop.all_work():
+        if work.result(work.trained) is not None:
+            first.setdefault(work.system, work)
+    if not first:
+        return
+    runs = [f"{workshop.plan.title_of(name)}={work.run_folder}" for name, work in first.items()]
+    try:
+        from focat.report.page import write_report
+
+        suites = [workshop.suite(name) for name in workshop.plan.suites]
+        page = workshop.folder / "report.html"
+        write_report(runs, page, suites=suites, overwrite=True, command=f"focat reproduce {workshop.loaded.where}")
+    except (FocatError, ImportError) as error:
+        workshop.progress.say(f"no report.html: {error}")
 
 
 def show_plans(console: Console) -> None:
@@ -123,7 +147,8 @@ def show_outcome(outcome: Outcome, tables: Tables, folder: Path, console: Consol
     """The first table, where the others are, and what is left to do."""
     if tables.tables:
         console.print("", tables.tables[0].markdown(), sep="\n", markup=False)
-    console.print(f"all tables: {folder}/tables.md; every figure and how it was obtained: {folder}/results")
+    page = f"; a page to look at: {folder}/report.html" if (folder / "report.html").exists() else ""
+    console.print(f"all tables: {folder}/tables.md; how each figure was obtained: {folder}/results{page}")
     for work, reason in outcome.failures.items():
         console.print(f"failed: {work}: {reason}", markup=False)
     if outcome.unfinished:

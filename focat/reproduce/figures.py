@@ -210,8 +210,9 @@ class Measured:
     def _mark(self, system: str, column: str) -> str:
         """A star if it is better than every system it is compared with, with every seed."""
         own = [finding for _, finding in self.findings if (finding.system, finding.column) == (system, column)]
+        asked = {finding.baseline for finding in own} == set(self.plan.baselines_of(system))
         better = [finding.difference > 0 and finding.corrected < 0.05 for finding in own]
-        return "*" if better and all(better) else ""
+        return "*" if better and asked and all(better) else ""
 
 
 def measured(plan: Plan, records: Sequence[Record], rule: str, details: Mapping[str, Path] | None = None) -> Measured:

@@ -184,7 +184,15 @@ class SystemWork:
 
     def details(self, step: Step) -> Path:
         """Where every item of a step is: what `focat compare` and `focat report` read."""
-        return self.run_folder / "results" / f"{step.name}.{'jsonl' if step.kind == 'contrast' else 'json'}"
+        ending = "jsonl" if step.kind == "contrast" else "json"
+        return self.run_folder / ("results" if self._on_page(step) else "more-results") / f"{step.name}.{ending}"
+
+    def _on_page(self, step: Step) -> bool:
+        """Whether the report shows it: of each figure one, so no other windows, and one kind of target context."""
+        if step.kind == "evaluate":
+            first = next(iter(self.plan.tests))
+            return (step.subject, step.context, step.window) == (first, self.plan.tests[first].contexts[0], None)
+        return step.window is None
 
     def _identity(self) -> str | None:
         """What the run is of: settings, corpus, and the weights it starts from; None if these are not there yet."""

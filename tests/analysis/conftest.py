@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,13 +13,12 @@ from typing import Any
 import pytest
 import torch
 
+from focat.cli import main
 from focat.config import Settings, load_settings
 from focat.corpus.generated import contrapro_suite, generate, voita_suite
 from focat.corpus.prepare import prepare
 from focat.progress import QUIET
 from focat.training.trainer import train
-from tests.training.conftest import launcher  # noqa: F401 (a fixture)
-from tests.training.launcher import Launcher
 from tests.training.runs import settings_tree
 
 torch.set_num_threads(1)
@@ -27,17 +29,19 @@ class Workshop:
     """A folder with the runs `base` (no context), `plain` and `focused`, suites, and a text of one's own."""
 
     folder: Path
-    launcher: Launcher
 
     def __truediv__(self, name: str) -> Path:
         return self.folder / name
 
     def analyse(self, *arguments: str | Path, expect: int = 0) -> str:
         """`focat analyse …`; returns what it said."""
-        command = self.launcher.start(["analyse", *map(str, arguments)], self.folder)
-        assert command.wait() == expect, command.said
-        assert "Traceback" not in command.said
-        return command.said
+        said = io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(said), redirect_stderr(said):
+            patch.setattr(sys, "argv", ["focat", "analyse", *map(str, arguments)])
+            with pytest.raises(SystemExit) as stopped:
+                main()
+        assert (stopped.value.code or 0) == expect, said.getvalue()
+        return said.getvalue()
 
     def record(self, *arguments: str | Path) -> dict[str, Any]:
         """The same; returns what it wrote as JSON."""
@@ -48,7 +52,7 @@ class Workshop:
 
 
 @pytest.fixture(scope="session")
-def workshop(tmp_path_factory: pytest.TempPathFactory, launcher: Launcher) -> Workshop:  # noqa: F811
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
     folder = tmp_path_factory.mktemp("analyses")
     tree = settings_tree(folder / "store", folder / "focused")
     tree["data"]["test"] = [{"format": "generated", "documents": 5, "seed": 3}]
@@ -66,4 +70,4 @@ def workshop(tmp_path_factory: pytest.TempPathFactory, launcher: Launcher) -> Wo
     for language, side in (("en", "source"), ("de", "target")):
         text = "\n\n".join("\n".join(getattr(document, side)) for document in documents)
         (folder / f"own.{language}").write_text(text + "\n", encoding="utf-8")
-    return Workshop(folder, launcher)
+    return Workshop(folder)

@@ -2,6 +2,9 @@
 
 import json
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -87,6 +90,33 @@ def test_files_equal_the_split_they_were_made_from(workshop):
     assert from_files["corpus"]["sentences"] == from_store["corpus"]["sentences"]
 
 
+def test_documents_named_by_a_third_file(workshop, tmp_path):
+    """The same documents, without the blank lines and with a name for each line."""
+    arguments: list[str | Path] = [workshop / "focused", "--parts", "losses"]
+    for language, option in (("en", "--source"), ("de", "--target")):
+        documents = (workshop / f"own.{language}").read_text(encoding="utf-8").strip().split("\n\n")
+        (tmp_path / f"own.{language}").write_text("\n".join(documents) + "\n", encoding="utf-8")
+        arguments += [option, tmp_path / f"own.{language}"]
+    names = [f"talk-{i}" for i, document in enumerate(documents) for _ in document.split("\n")]
+    (tmp_path / "own.ids").write_text("\n".join(names) + "\n", encoding="utf-8")
+    by_name = workshop.record(*arguments, "--documents", tmp_path / "own.ids")
+    assert by_name["systems"] == workshop.record(workshop / "focused", "--parts", "losses")["systems"]
+    assert by_name["corpus"]["documents"] == 5
+
+
+def test_runs_with_other_documents_are_not_compared(workshop, tmp_path):
+    shutil.copytree(workshop / "store", tmp_path / "store")
+    shutil.copytree(workshop / "focused", tmp_path / "other")
+    manifest = json.loads((tmp_path / "store" / "manifest.json").read_text(encoding="utf-8"))
+    manifest["splits"]["test"]["inputs"][0]["seed"] = 4
+    (tmp_path / "store" / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    config = (tmp_path / "other" / "config.yaml").read_text(encoding="utf-8")
+    changed = config.replace(str(workshop / "store"), str(tmp_path / "store"))
+    (tmp_path / "other" / "config.yaml").write_text(changed, encoding="utf-8")
+    said = workshop.analyse(workshop / "focused", tmp_path / "other", expect=2)
+    assert "holds other documents" in said
+
+
 def test_limit_keeps_whole_documents(workshop):
     record = workshop.record(workshop / "focused", "--parts", "losses", "--limit", "1")
     assert record["corpus"]["documents"] == 1
@@ -125,8 +155,16 @@ def test_bad_input_is_one_line(workshop, arguments, line):
     names = {"focused", "nowhere", "own.en", "own.de", "none.en", "context.de", "pronouns.json", "none.json"}
     said = workshop.analyse(*(workshop / word if word in names else word for word in arguments), expect=2)
     assert line in said
-    (only,) = [text for text in said.splitlines() if text.startswith("focat: ")]
-    assert said.splitlines()[-1] == only
+    assert said.startswith("focat: ")
+    assert said.count("\n") == 1
+
+
+def test_as_a_process_of_its_own(workshop):
+    command = [sys.executable, "-m", "focat", "analyse", "focused", "--parts", "losses", "--limit", "1"]
+    done = subprocess.run(command, cwd=workshop.folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "Losses per token" in done.stdout
+    assert "focused: losses" in done.stderr
 
 
 def test_a_run_without_its_store(workshop, tmp_path):

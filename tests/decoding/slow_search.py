@@ -7,6 +7,7 @@ from itertools import product
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from focat.config.schema import ModelSettings, WindowSettings
 from focat.corpus.vocabulary import END, SEPARATOR, SPECIALS
@@ -31,19 +32,25 @@ def small(words: int, seed: int = 0, shift: Any = 2, scale: float = 3.0, **setti
     return model.double().eval()
 
 
-def scored(models: Sequence[Transformer], request: Request, tokens: list[int]) -> list[float]:
-    """Teacher-forced log-probability of each of these tokens after the request's prefix: mean of probabilities."""
+@torch.no_grad()
+def log_probabilities(models: Sequence[Transformer], request: Request, tokens: list[int]) -> Tensor:
+    """Where each of these tokens stands, the models' mean of probabilities, teacher-forced: (tokens, vocabulary)."""
     source = torch.tensor([list(request.source)])
     segments = segments_of(source)
     current = segments.amax(1) if request.current is None else torch.tensor([request.current])
     target = torch.tensor([[*request.prefix, *tokens]])
     probabilities = []
     for model in models:
-        limit = current.clamp(max=model.windows.target[0])
-        memory = model.encode(Side(source, segments, current))
-        hidden = model.decode(memory, decoder_input(Side(target, segments_of(target), limit)))
-        probabilities.append(model.project(hidden).softmax(-1)[0].gather(1, target[0, :, None])[:, 0])
-    return torch.stack(probabilities).mean(0).log().tolist()[len(request.prefix) :]
+        side = Side(target, segments_of(target), current.clamp(max=model.windows.target[0]))
+        hidden = model.decode(model.encode(Side(source, segments, current)), decoder_input(side))
+        probabilities.append(model.project(hidden)[0].softmax(-1))
+    return torch.stack(probabilities).mean(0).log()[len(request.prefix) :]
+
+
+def scored(models: Sequence[Transformer], request: Request, tokens: list[int]) -> list[float]:
+    """The log-probability of each of these tokens after the request's prefix."""
+    every = log_probabilities(models, request, tokens)
+    return every.gather(1, torch.tensor(tokens)[:, None])[:, 0].tolist()
 
 
 def next_tokens(request: Request, so_far: list[int], limit: int, vocabulary: int) -> list[int]:
@@ -97,11 +104,10 @@ def slow_beam(
     while live and len(ended) < beam:
         found = []
         for total, tokens in live:
-            for token in next_tokens(request, tokens, limit, vocabulary):
-                found.append((total + scored(models, request, [*tokens, token])[-1], [*tokens, token]))
+            following = log_probabilities(models, request, [*tokens, END])[-1]
+            may = next_tokens(request, tokens, limit, vocabulary)
+            found += [(total + float(following[token]), [*tokens, token]) for token in may]
         found.sort(reverse=True)
         ended += [(t / len(tokens) ** penalty, tokens) for t, tokens in found[:beam] if tokens[-1] == END]
         live = [each for each in found if each[1][-1] != END][:beam]
     return sorted(ended, reverse=True)[:beam]
-
-

@@ -96,6 +96,13 @@ def test_format_by_ending(name: str, expected: str) -> None:
     assert format_of(Path(name)) == expected
 
 
+@pytest.mark.parametrize("character", ["\n", "\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"])
+def test_on_one_line(character: str) -> None:
+    """Nothing is left that Python, or anyone, takes for the end of a line."""
+    assert len(f"a{character}b".splitlines()) == 2
+    assert on_one_line(f"{character} a{character}{character}b\t") == "a b"
+
+
 class TestText:
     def test_blank_lines_stand_between_documents(self, tmp_path: Path) -> None:
         text = "\n\nOne.\nTwo.\n \t\nThree.\n\n"

@@ -63,6 +63,15 @@ def test_cut_anywhere(tmp_path: Path) -> None:
         assert (tmp_path / "j").read_bytes() == content
 
 
+def test_what_is_torn_is_gone_for_good(tmp_path: Path) -> None:
+    """Even if it is longer than what is written in its place."""
+    fill(tmp_path / "j")
+    content = (tmp_path / "j").read_bytes()
+    (tmp_path / "j").write_bytes(content[:-5] + b"torn" * 1000)
+    assert recalled(tmp_path / "j") == 2
+    assert (tmp_path / "j").read_bytes() == content
+
+
 def test_a_damaged_record_is_dropped_with_what_follows(tmp_path: Path) -> None:
     fill(tmp_path / "j")
     content = bytearray((tmp_path / "j").read_bytes())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -37,7 +38,7 @@ def tokens_of(found: list[list[Hypothesis]]) -> list[list[list[int]]]:
 
 
 REQUESTS = [
-    Request(source(2, 1, words=3), longest=5),
+    Request(source(2, 1, words=3), longest=4),
     Request(source(3, words=3), longest=4, sentences=1),
     Request(source(1, 2, words=3), longest=5, sentences=2),
     Request(source(1, 1, 2, words=3), prefix=[4, SEPARATOR, 5, 6, SEPARATOR], longest=4, sentences=3),
@@ -45,24 +46,24 @@ REQUESTS = [
 ]
 
 
-@pytest.mark.parametrize("penalty", [0.0, 0.6, 1.5])
-@pytest.mark.parametrize("seed", [0, 1])
-def test_a_beam_that_holds_everything_finds_the_best_of_all(seed: int, penalty: float) -> None:
-    model = small(words=3, seed=seed)
-    found = Searcher([model], SearchSettings(beam=400, nbest=5, length_penalty=penalty))(REQUESTS)
-    for request, best in zip(REQUESTS, found, strict=True):
-        every = []
-        for tokens in all_translations(request, request.longest or 0, vocabulary=7):
-            every.append((sum(scored([model], request, tokens)) / len(tokens) ** penalty, tokens))
-        every.sort(reverse=True)
-        assert [hypothesis.tokens for hypothesis in best] == [tokens for _, tokens in every[:5]]
-        assert [h.score for h in best] == pytest.approx([score for score, _ in every[:5]], abs=1e-5)
+@pytest.mark.parametrize("request_", REQUESTS)
+def test_a_beam_that_holds_everything_finds_the_best_of_all(request_: Request) -> None:
+    model = small(words=3)
+    every = list(all_translations(request_, request_.longest or 0, vocabulary=7))
+    totals = [sum(scored([model], request_, tokens)) for tokens in every]
+    for penalty in (0.0, 0.6, 1.5):
+        [best] = Searcher([model], SearchSettings(beam=400, nbest=5, length_penalty=penalty))([request_])
+        ranked = sorted(
+            ((t / len(tokens) ** penalty, tokens) for t, tokens in zip(totals, every, strict=True)), reverse=True
+        )
+        assert [hypothesis.tokens for hypothesis in best] == [tokens for _, tokens in ranked[:5]]
+        assert [h.score for h in best] == pytest.approx([score for score, _ in ranked[:5]], abs=1e-5)
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.6, 1.5])
 @pytest.mark.parametrize("beam", [1, 2, 4])
 def test_a_beam_is_what_its_definition_says(beam: int, penalty: float) -> None:
-    for seed in range(4):
+    for seed in range(2):
         model = small(words=4, seed=seed)
         requests = [
             Request(source(2, 2, words=4, seed=seed), longest=9),
@@ -96,16 +97,19 @@ def test_a_window_is_translated_the_same_in_any_company() -> None:
             prefix=[9, 8, SEPARATOR] if seed % 3 and seed % 2 else [],
             sentences=1 + seed % 3 if seed % 4 else None,
         )
-        for seed in range(24)
+        for seed in range(8)
     ]
+    requests = [replace(request, longest=2 * len(request.source)) for request in requests]
     for settings in (SearchSettings(nbest=3), SearchSettings(beam=1), SearchSettings(sample=True, nbest=3, top_p=0.9)):
         alone = Searcher([model], settings.model_copy(update={"batch_tokens": 1}))(requests)
-        for budget in (60, 1000):
-            together = Searcher([model], settings.model_copy(update={"batch_tokens": budget}))(requests)
+        for budget, stride in ((60, 1), (1000, 7)):
+            searcher = Searcher([model], settings.model_copy(update={"batch_tokens": budget}))
+            searcher.static, searcher.stride = stride > 1, stride  # as on a GPU, where shapes stay for a stride
+            together = searcher(requests)
             assert tokens_of(together) == tokens_of(alone)
-            for here, there in zip(sum(together, []), sum(alone, []), strict=True):
-                assert here.token_scores == pytest.approx(there.token_scores, abs=1e-5)
-        backwards = [Request(**{**vars(r), "number": i}) for i, r in enumerate(requests)][::-1]
+            for here, there in zip(together, alone, strict=True):
+                assert here[0].token_scores == pytest.approx(there[0].token_scores, abs=1e-5)
+        backwards = [replace(request, number=i) for i, request in enumerate(requests)][::-1]
         assert tokens_of(Searcher([model], settings)(backwards)) == tokens_of(alone)[::-1]
 
 
@@ -129,13 +133,12 @@ def test_scores_are_those_of_teacher_forcing(positions: str, shift: Any, attenti
     requests = [
         Request(source(2, 1, 3, words=20), sentences=3, longest=12),
         Request(source(3, 2, words=20), sentences=2, prefix=[8, 9, SEPARATOR], longest=6),
-        Request(source(3, words=20), longest=9),
     ]
     for segments in SEGMENTS:
         model = small(words=20, shift=shift, positions=positions, attention=attention, **layers, **segments).float()
-        found = Searcher([model], SearchSettings(beam=3, nbest=3))(requests)
+        found = Searcher([model], SearchSettings(beam=3, nbest=2))(requests)
         for request, best in zip(requests, found, strict=True):
-            assert len(best) == 3
+            assert len(best) == 2
             for hypothesis in best:
                 assert hypothesis.token_scores == pytest.approx(scored([model], request, hypothesis.tokens), abs=1e-4)
                 assert hypothesis.log_probability == pytest.approx(sum(hypothesis.token_scores))

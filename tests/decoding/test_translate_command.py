@@ -131,11 +131,7 @@ class TestOutput:
 
 
 class TestPipes:
-    def test_in_and_out(self, run: Run, model: Model) -> None:
-        line = [sys.executable, "-m", "focat", "translate", str(run.path)]
-        done = subprocess.run(line, input=TEXT.encode(), capture_output=True, check=True)
-        assert done.stdout.decode() == model.translate(TEXT)
-        assert b"3 sentences" in done.stderr
+    """The plain one, `… | focat translate RUN > …`, is in the guide and tested with it."""
 
     def test_someone_who_has_had_enough(self, run: Run, tmp_path: Path) -> None:
         (tmp_path / "many.txt").write_text("Tom.\n" * 400)

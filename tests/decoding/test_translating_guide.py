@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from focat.api import Model
 from focat.training.run import Run
 from tests.decoding.tiny import tiny_run
 from tests.training.launcher import Launcher
@@ -37,11 +38,12 @@ def commands() -> list[str]:
 
 
 @pytest.mark.parametrize("command", commands())
-def test_command(command: str, folder: Path, launcher: Launcher) -> None:
+def test_command(command: str, folder: Path, launcher: Launcher, model: Model) -> None:
     if "|" in command:
         environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
         subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], cwd=folder, env=environment, check=True)
         output = command.split()[-1]
+        assert (folder / output).read_text() == model.translate((folder / "talk.txt").read_text())
     else:
         program, *words = shlex.split(command)
         assert program == "focat"

@@ -73,12 +73,14 @@ def test_every_table_is_signed(asked, suites):
     for signature in signatures:
         assert signature in done.stdout
     files = ContextFiles(suites / "contrapro.context.en", suites / "contrapro.context.de")
-    digest = read_suite(suites / "contrapro.json", files).sha256[:8]
+    suite = read_suite(suites / "contrapro.json", files)
+    digest = f"{suite.sha256[:8]}.{suite.context_sha256[:8]}"
     assert signatures[0].startswith(
         f"contrast|suite:contrapro#{digest}|rule:current-sum|ties:wrong|window:4to4|context:gold|missing:shorter|"
         "form:published|precision:float32|weights:"
     )
     assert "ties:first" in signatures[1]
+    assert "beam" not in signatures[0]
     assert "chance 33.33" in done.stdout
     assert "all by other rules: current-mean" in done.stdout
 
@@ -118,6 +120,8 @@ def test_own_context_and_what_translations_say(contrast_run, suites, tmp_path):
     assert "|context:own|" in done.stdout
     assert "|form:lowercase|" in done.stdout
     assert produced["signature"].startswith("produced|suite:deixis#")
+    assert "|beam:2|penalty:0.6|window:4to4|" in produced["signature"]
+    assert "|beam:" in done.stdout.split("what its translations say")[0]  # context is the model's own
     gold = ["--suite", suites / "deixis.json", "--lowercase", "--instances", "gold.jsonl"]
     focat(tmp_path, "contrast", contrast_run.path, *gold)
     first = json.loads((tmp_path / "gold.jsonl").read_text(encoding="utf-8").splitlines()[0])

@@ -40,6 +40,7 @@ def test_scores_are_those_of_each_window(contrast_run, files):
     assert [(line["line"], line["document"]) for line in lines] == [(1, 0), (2, 0), (3, 0), (5, 1), (6, 1)]
     figures = json.loads((files / "figures.json").read_text(encoding="utf-8"))
     total = sum(line["log_probability"] for line in lines)
+    assert figures["signature"].startswith("score|window:4to4|precision:float32|weights:")
     assert figures["per_sentence"] == pytest.approx(total / 5)
     assert figures["perplexity"] == pytest.approx(math.exp(-total / figures["tokens"]))
 

@@ -105,9 +105,10 @@ def test_together_is_the_same_as_alone_in_single_precision(system):
         assert_same(score_groups(model, tokenizer, groups, batch_tokens=batch_tokens), expected, 1e-4)
 
 
-def test_trees_of_every_shape(system):
+def test_trees_of_every_shape(contrast_store, tmp_path):
     """Twins, equal candidates, one candidate, candidates that part at once, contexts of unequal length, none at all."""
-    model, tokenizer = system
+    run = make_run(contrast_store, tmp_path / "run", {"before": 3}, segment_embeddings="learned")
+    model, tokenizer = run.load_model(), run.tokenizer
     here, lamp = "Here is the lamp.", "Hier ist die Lampe."
     groups = [
         Group((here, "It is new."), (lamp,), ("Sie ist neu.", "Er ist neu.", "Es ist neu.")),

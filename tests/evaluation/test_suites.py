@@ -104,6 +104,7 @@ def test_contrapro_from_files_equals_from_a_folder(tmp_path):
     assert [i.source for i in french.instances] == [i.source for i in from_files.instances]
     one = ContextFolder(documents, ("en", "de"), most=1)
     assert max(len(instance.target) for instance in read_suite(path, one).instances) == 1
+    assert from_files.identity == from_folder.identity != read_suite(path, one).identity  # context is part of it
 
 
 def test_context_in_another_order_than_the_suite(tmp_path):

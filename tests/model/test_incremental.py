@@ -148,3 +148,23 @@ def test_the_first_token_is_the_start_symbol() -> None:
     cache = model.start(model.encode(source))
     assert cache.length == 0
     torch.testing.assert_close(model.step(cache, torch.full((3, 1), START)), model(source, target)[:, :1])
+
+
+def test_windows_that_go_on() -> None:
+    """Windows leave and others take their place, in a cache with more room than is used."""
+    source, target = pair()
+    model = tiny(3)
+    memory = model.encode(source)
+    cache = model.start(memory, room=50)
+    tokens = decoder_input(target).tokens
+    model.step(cache, tokens[:, :3])
+    kept = torch.tensor([2, 0])
+    cache.keep(kept)
+    forced = model.decode(
+        memory.select(kept), Side(tokens[kept], decoder_side_segments(tokens[kept]), target.current[kept])
+    )
+    torch.testing.assert_close(model.step(cache, tokens[kept, 3:4]), forced[:, 3:4])
+    cache.widen(2)
+    again = model.step(cache, tokens[kept, 4:5].repeat_interleave(2, 0))
+    torch.testing.assert_close(again, forced[:, 4:5].repeat_interleave(2, 0))
+    assert cache.capacity == 50

@@ -34,11 +34,17 @@ class Suite:
     instances: Sequence[Instance]
     sha256: str = ""  # of the text it was read from, whatever it was compressed with
     has_context: bool = True  # False: the context lies in other files, and none were given
+    context_sha256: str = ""  # of the context that was read from other files
 
     @property
     def candidates(self) -> int:
         """How many there are over all instances."""
         return sum(len(instance.candidates) for instance in self.instances)
+
+    @property
+    def identity(self) -> str:
+        """Its name and the beginnings of its digests, for signatures."""
+        return f"{self.name}#{self.sha256[:8]}" + (f".{self.context_sha256[:8]}" if self.context_sha256 else "")
 
     @property
     def chance(self) -> float:

@@ -13,6 +13,7 @@ from focat.evaluation.suites.contrapro import ContextFiles, ContextFolder, contr
 from focat.evaluation.suites.instance import Instance, Kind, Suite
 from focat.evaluation.suites.own import own_instances
 from focat.evaluation.suites.voita import phenomenon_of, voita_instances
+from focat.files import digest_of
 
 
 def read_suite(path: Path, context: ContextFiles | ContextFolder | None = None) -> Suite:
@@ -41,7 +42,8 @@ def read_suite(path: Path, context: ContextFiles | ContextFolder | None = None) 
     else:
         instances = own_instances(entries, name, where, "line" if lines else "entry")
     has_context = kind != "contrapro" or context is not None
-    return Suite(name, kind, instances, hashlib.sha256(raw).hexdigest(), has_context)
+    digest = digest_of([[*i.source[:-1], *i.target] for i in instances]) if context is not None else ""
+    return Suite(name, kind, instances, hashlib.sha256(raw).hexdigest(), has_context, digest)
 
 
 def suite_name(path: Path) -> str:

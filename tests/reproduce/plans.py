@@ -1,0 +1,73 @@
+"""Plans so small that training takes a fraction of a second, and the commands that work on them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from subprocess import PIPE, Popen
+from typing import Any
+
+from tests.training.launcher import ROOT, Launcher, serve
+
+TINY: dict[str, Any] = {
+    "title": "Tiny",
+    "data": {
+        "train": [{"format": "generated", "documents": 40}],
+        "dev": [{"format": "generated", "documents": 4, "seed": 2}],
+        "test": [{"format": "generated", "documents": 2, "seed": 3}],
+        "tokenizer": {"vocabulary": 400},
+    },
+    "settings": {
+        "model": {
+            **{"preset": "tiny", "width": 32, "feedforward": 64, "encoder_layers": 1, "decoder_layers": 1},
+            **{"heads": 2, "dropout": 0.1},
+        },
+        "training": {
+            **{"device": "cpu", "batch_tokens": 500, "learning_rate": 0.005, "warmup": 4, "validate_every": 5},
+            **{"log_every": 3, "samples": 0, "patience": None},
+        },
+        "decoding": {"beam": 1, "max_ratio": 1.0, "max_extra": 0},
+    },
+    "budget": {"updates": 20},
+    "average": 2,
+    "systems": {"base": {"recipe": "focat:base"}, "focused": {"recipe": "focat:s2to2-cd", "init_from": "base"}},
+    "against": ["base"],
+    "suites": {"deixis": {"generated": "deixis", "instances": 8}},
+    "tests": {"test": {"metrics": "bleu"}},
+    "analyses": ["losses"],
+}
+
+
+def write_plan(folder: Path, changes: Mapping[str, Any] | None = None) -> Path:
+    """A plan as a file; JSON is YAML."""
+    path = folder / "tiny.yaml"
+    path.write_text(json.dumps({**TINY, **(changes or {})}), encoding="utf-8")
+    return path
+
+
+class PlanLauncher(Launcher):
+    """Starts `focat reproduce` in processes that have everything imported already."""
+
+    def __init__(self) -> None:
+        line = [sys.executable, "-m", __name__]
+        self._server = Popen(line, cwd=ROOT, stdin=PIPE, stdout=PIPE, text=True)
+
+    def focat(self, folder: Path, *arguments: object, expect: int = 0) -> str:
+        """A command to its end; returns what it said."""
+        command = self.start([str(argument) for argument in arguments], folder)
+        assert command.wait() == expect, command.said
+        assert "Traceback" not in command.said
+        return command.said
+
+    def refused(self, folder: Path, *arguments: object) -> str:
+        """The one line in which a command says what is wrong."""
+        (line,) = self.focat(folder, *arguments, expect=2).splitlines()
+        return line.removeprefix("focat: ")
+
+
+if __name__ == "__main__":
+    import focat.reproduce.command  # noqa: F401
+
+    serve()

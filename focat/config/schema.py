@@ -284,7 +284,7 @@ class SearchSettings(Section):
     batch_tokens: PositiveInt | None = None
     """Tokens of a batch: the longest source of its windows, times hypotheses; chosen for the device if not given."""
     int8: bool = False
-    """On a CPU, compute with eight-bit integers: about twice as fast, and a little less exact."""
+    """On a CPU, compute with eight-bit integers: faster, and a little less exact."""
 
     @model_validator(mode="after")
     def _enough_hypotheses(self) -> SearchSettings:

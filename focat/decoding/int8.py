@@ -1,4 +1,4 @@
-"""Eight-bit integers instead of floats in the linear layers, on CPUs: half the time, a quarter of the weights' memory.
+"""Eight-bit integers instead of floats in the linear layers, on CPUs: products in half the time, weights in a quarter.
 
 Weights have a scale for each output, and inputs one for each token, so that a token's result is the same whatever else
 is in its batch.

@@ -200,15 +200,14 @@ class Searcher:
         return caches, self._logits(caches, prefixes, [None] * len(caches))
 
     def _logits(self, caches: list[DecoderCache], tokens: Tensor, columns: list[int | None]) -> Tensor:
-        """Logits of what follows these tokens, (windows, beam, vocabulary); of many models, log-probabilities."""
+        """Logits of what follows these tokens, (windows, beam, vocabulary), up to a constant; an even mix of models."""
         logits = []
         for model, project, cache, seen in zip(self.models, self.projections, caches, columns, strict=True):
             hidden = model.step(cache, tokens, seen)[:, -1]  # (rows, width)
             logits.append(project(hidden).float().view(-1, cache.beam, model.output_weight.shape[0]))
         if len(logits) == 1:
             return logits[0]
-        mixed: Tensor = torch.stack([each.log_softmax(-1) for each in logits]).logsumexp(0) - math.log(len(logits))
-        return mixed
+        return torch.stack([each.log_softmax(-1) for each in logits]).logsumexp(0)
 
     def _collected(self, hypotheses: Hypotheses) -> Iterator[tuple[int, list[Hypothesis]]]:
         """The windows that are over, and what was found for them."""

@@ -15,6 +15,7 @@ from focat.report.tables import STARS, Cell, Obtained, Table
 
 Figures = dict[str, dict[str, float]]
 """System → column → figure."""
+_NOT_WHOLE = (AttributeError, KeyError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -51,10 +52,8 @@ def analysis_parts(results: Results, runs: Sequence[Trained], looks: Looks) -> l
         suffix = f"-{number + 1}" if number else ""
         try:
             made = [_attention(analysis, looks, suffix), _robustness(analysis, looks, suffix), _context(analysis)]
-        except (KeyError, TypeError, ValueError) as error:
-            raise FocatError(
-                f"{results.analyses[0].path}: is no whole analysis ({error!r}); make it again with `focat analyse`"
-            ) from None
+        except _NOT_WHOLE as error:
+            raise _not_whole(results.analyses[number], error) from None
         parts += [replace(part, note=_note(analysis, part)) for part in made if part.tables]
     return parts
 
@@ -68,16 +67,28 @@ def _note(analysis: _Analysis, part: Part) -> str:
 def _analyses(results: Results, runs: Sequence[Trained]) -> list[_Analysis]:
     found: dict[str, _Analysis] = {}
     for file in results.analyses:
-        record = file.records[0]
-        corpus = record.get("corpus") or {}
-        analysis = found.setdefault(json.dumps(corpus, sort_keys=True), _Analysis({}, {}, [], _about(corpus)))
-        names = {name: _name(name, of, file, record, runs) for name, of in record.get("systems", {}).items()}
-        for name, of_system in record.get("systems", {}).items():
-            analysis.systems[names[name]] = of_system | analysis.systems.get(names[name], {})
-        for finding in record.get("findings", []):
-            analysis.stars[names.get(finding["system"], finding["system"]), finding["column"]] = finding["stars"]
-        analysis.obtained.append(_obtained(file, record))
+        try:
+            _add(found, file, runs)
+        except _NOT_WHOLE as error:
+            raise _not_whole(file, error) from None
     return list(found.values())
+
+
+def _add(found: dict[str, _Analysis], file: ResultFile, runs: Sequence[Trained]) -> None:
+    """What a file says, to what others say about the same documents."""
+    record = file.records[0]
+    corpus, systems = record["corpus"], record["systems"]
+    analysis = found.setdefault(json.dumps(corpus, sort_keys=True), _Analysis({}, {}, [], _about(corpus)))
+    names = {name: _name(name, of_system, file, record, runs) for name, of_system in systems.items()}
+    for name, of_system in systems.items():
+        analysis.systems[names[name]] = of_system | analysis.systems.get(names[name], {})
+    for finding in record.get("findings", []):
+        analysis.stars[names.get(finding["system"], finding["system"]), finding["column"]] = finding["stars"]
+    analysis.obtained.append(_obtained(file, record))
+
+
+def _not_whole(file: ResultFile, error: Exception) -> FocatError:
+    return FocatError(f"{file.path}: is no whole analysis ({error!r}); make it again with `focat analyse`")
 
 
 def _name(name: str, of_system: Record, file: ResultFile, record: Record, runs: Sequence[Trained]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,7 +123,7 @@ def attention_view(trained: Trained, window: Window, layer: int | None, device: 
 
 
 def _heats(words: Attention, layer: int) -> list[tuple[str, str, str, str, Heat]]:
-    source, target = words.source, words.target
+    source, target = list(map(_readable, words.source)), list(map(_readable, words.target))
     of_source, of_target = words.source_segments, words.target_segments
     read = [_START, *target[:-1]]  # what the decoder has read when it predicts each word
     of_read = [of_target[0], *of_target[:-1]]
@@ -140,6 +141,15 @@ def _heats(words: Attention, layer: int) -> list[tuple[str, str, str, str, Heat]
             decoder,
         ),
     ]
+
+
+def _readable(word: str) -> str:
+    """A word with the letters that the tokenizer knows only by their bytes."""
+    return re.sub(r"(?:<0x[0-9A-F]{2}>)+", lambda found: _decoded(found[0]), word)
+
+
+def _decoded(pieces: str) -> str:
+    return bytes.fromhex("".join(re.findall(r"<0x(..)>", pieces))).decode("utf-8", "replace")
 
 
 def _strongest(heat: Heat) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Any
@@ -89,15 +89,6 @@ class Tally:
     second: str
     only_first: int
     only_second: int
-
-
-@dataclass(frozen=True)
-class Examples:
-    """What is shown of where systems disagree."""
-
-    disagreements: list[Disagreement] = field(default_factory=list)
-    tallies: list[Tally] = field(default_factory=list)
-    translated: list[Translated] = field(default_factory=list)
 
 
 def marked(text: str, other: str) -> Marked:

@@ -139,8 +139,10 @@ def _sort(results: Results, system: str | None, path: Path) -> bool:
     first = records[0] if records else {}
     kind = str(first.get("kind", ""))
     if kind == EVALUATION:
+        _check_evaluation(first, path)
         place = results.evaluations
     elif "correct" in first and "suite" in first:
+        _check_answers(records, path)
         place = results.answers
     elif kind.removeprefix("focat ") in ("contrast", "contrastive"):
         place = results.contrasts
@@ -150,6 +152,32 @@ def _sort(results: Results, system: str | None, path: Path) -> bool:
         return False
     place.append(ResultFile(system or str(first.get("system") or path.name.split(".")[0]), path, records))
     return True
+
+
+def _check_answers(records: Sequence[Record], path: Path) -> None:
+    """Each with what it is known by, its distance if there is one, and whether it is right."""
+    for number, record in enumerate(records, 1):
+        distance = record.get("distance")
+        if not (
+            isinstance(record.get("suite"), str)
+            and isinstance(record.get("id"), str | int)
+            and isinstance(record.get("correct"), bool)
+            and (distance is None or isinstance(distance, int))
+            and isinstance(record.get("labels") or {}, dict)
+            and isinstance(record.get("scores") or {}, dict)
+        ):
+            raise FocatError(
+                f"{path}: instance {number} is not whole (suite, id, distance, correct, labels, scores); "
+                "make it again with `focat contrast --instances`"
+            )
+
+
+def _check_evaluation(record: Record, path: Path) -> None:
+    """With its references and at least one figure; what else is missing, `focat compare` finds."""
+    reference = record.get("reference")
+    counts = [reference.get(name) for name in ("sentences", "documents")] if isinstance(reference, dict) else [None]
+    if not all(isinstance(count, int) for count in counts) or not record.get("figures"):
+        raise FocatError(f"{path}: is no whole evaluation; make it again with `focat evaluate`")
 
 
 def _read(path: Path) -> list[Record]:

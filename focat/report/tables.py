@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from focat.errors import FocatError
 from focat.evaluation.comparison import Comparison, compare
 from focat.evaluation.quality import Measures, figure_text
 from focat.evaluation.significance import (
@@ -145,13 +144,11 @@ def quality_tables(results: Results) -> list[Table]:
     """BLEU and its like; systems measured on the same references stand in one table."""
     references: dict[str, list[ResultFile]] = {}
     for file in results.evaluations:
-        reference = file.records[0].get("reference")
-        key = str(reference.get("sha256")) if isinstance(reference, dict) else ""
-        references.setdefault(key, []).append(file)
+        references.setdefault(str(file.records[0]["reference"].get("sha256")), []).append(file)
     tables = []
     for files in references.values():
-        first = files[0].records[0].get("reference") or {}
-        size = f"{first.get('sentences', 0):,} sentences, {first.get('documents', 0):,} documents"
+        first = files[0].records[0]["reference"]
+        size = f"{first['sentences']:,} sentences, {first['documents']:,} documents"
         tables.append(_scored(f"Translation quality, {size}", files, None, ()))
     return tables
 
@@ -159,7 +156,7 @@ def quality_tables(results: Results) -> list[Table]:
 def _scored(title: str, files: Sequence[ResultFile], by: str | None, contrasts: Sequence[ResultFile]) -> Table:
     """One table of what these files say, with significance where there are two systems or more."""
     arguments = [f"{file.system}={file.path}" for file in files]
-    systems = read_systems(arguments, QUIET, Measures(())) if by is None else _asked(files, by)
+    systems = _evaluated(files) if by is None else _asked(files, by)
     names = list(dict.fromkeys(name for system in systems for name in system.columns))
     comparison = compare(systems, QUIET) if len(systems) > 1 else None
     shared = list(comparison.columns) if comparison else names
@@ -207,11 +204,18 @@ def _scored(title: str, files: Sequence[ResultFile], by: str | None, contrasts: 
     )
 
 
+def _evaluated(files: Sequence[ResultFile]) -> list[System]:
+    """What `focat compare` reads from evaluations; under numbers, because a name may have = in it, as in lr=0.1."""
+    names = list(dict.fromkeys(file.system for file in files))
+    found = read_systems([f"{names.index(file.system)}={file.path}" for file in files], QUIET, Measures(()))
+    return [replace(system, name=names[int(system.name)]) for system in found]
+
+
 def _asked(files: Sequence[ResultFile], by: str) -> list[System]:
     """The answers of systems, which `focat compare` would read from the same files."""
     answers: dict[str, list[Answer]] = {}
     for file in files:
-        answers.setdefault(file.system, []).extend(_answer(record, file) for record in file.records)
+        answers.setdefault(file.system, []).extend(map(_answer, file.records))
     found = []
     for name, given in answers.items():
         columns = columns_of_answers(given, by, next(file.path for file in files if file.system == name))
@@ -219,22 +223,17 @@ def _asked(files: Sequence[ResultFile], by: str) -> list[System]:
     return found
 
 
-def _answer(record: Record, file: ResultFile) -> Answer:
-    try:
-        return Answer(
-            suite=str(record["suite"]),
-            id=str(record["id"]),
-            phenomenon=str(record.get("phenomenon") or ""),
-            distance=record.get("distance"),
-            labels=record.get("labels") or {},
-            right=record.get("right"),
-            correct=record["correct"],
-            rule=str(record.get("rule", "")),
-        )
-    except KeyError as missing:
-        raise FocatError(
-            f"{file.path}: an instance has no field {missing}; make it again with `focat contrast --instances`"
-        ) from None
+def _answer(record: Record) -> Answer:
+    return Answer(
+        suite=str(record["suite"]),
+        id=str(record["id"]),
+        phenomenon=str(record.get("phenomenon") or ""),
+        distance=record.get("distance"),
+        labels=record.get("labels") or {},
+        right=record.get("right"),
+        correct=record["correct"],
+        rule=str(record.get("rule", "")),
+    )
 
 
 def _caption(systems: Sequence[System], percent: bool, comparison: Comparison | None) -> str:

@@ -50,6 +50,7 @@ def reproduce(
     with locked(folder, "another `focat reproduce` is at work in this folder"):
         workshop = Workshop(loaded, folder, progress)
         works = chosen_work(workshop, only)
+        workshop.check()
         workshop.prepare([work.system for work in works])
         places = devices(jobs)
         if len(places) == 1 and places[0] is None:
@@ -110,8 +111,9 @@ def write_page(workshop: Workshop) -> None:
         suites = [workshop.suite(name) for name in workshop.plan.suites]
         page = workshop.folder / "report.html"
         write_report(runs, page, suites=suites, overwrite=True, command=f"focat reproduce {workshop.loaded.where}")
-    except (FocatError, ImportError) as error:
-        workshop.progress.say(f"no report.html: {error}")
+    except Exception as error:  # whatever it is, the results are there, and worth more than the page
+        kind = "" if isinstance(error, FocatError) else f"{type(error).__name__}: "
+        workshop.progress.say(f"no report.html: {kind}{error}")
 
 
 def show_plans(console: Console) -> None:

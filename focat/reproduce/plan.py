@@ -285,7 +285,7 @@ def plan_names() -> dict[str, str]:
 
 def _file(name: str) -> Path:
     """A file if there is one; else a plan of that name, `focat:` in front of it or not."""
-    if not name.startswith("focat:") and (Path(name).exists() or Path(name).suffix in (".yaml", ".yml")):
+    if not name.startswith("focat:") and (Path(name).is_file() or Path(name).suffix in (".yaml", ".yml")):
         return Path(name)
     path = packaged(name if name.startswith("focat:") else f"focat:{name}", PLANS, "plan")
     assert path is not None

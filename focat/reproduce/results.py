@@ -135,9 +135,12 @@ def hardware() -> str:
 
 
 def fingerprint(value: Any) -> Any:
-    """A value that JSON can write, with the digest of each file in place of its path: moving files changes nothing."""
+    """A value that JSON can write, with the digest of each file in place of its path: moving files changes nothing.
+
+    Of settings only those that are not at their default, so that a setting that is new to focat changes nothing either.
+    """
     if isinstance(value, BaseModel):
-        return fingerprint(value.model_dump())
+        return fingerprint(value.model_dump(exclude_defaults=True))
     if isinstance(value, dict):
         return {str(key): fingerprint(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

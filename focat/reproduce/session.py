@@ -232,8 +232,12 @@ def work_at_once(
                         running[free[0]] = _Worker(work, only, places[free[0]], command, clock, progress)
                         names = ", ".join(str(worker.work) for worker in running.values())
                         progress.say(f"running: {names}; waiting: {len(waiting)}")
-                if clock.over and waiting and not running:
+                if waiting and not running and clock.over:
                     outcome.unfinished = True
+                    break
+                if waiting and not running:  # nothing will ever start them
+                    reason = "not begun, because what it starts from was not trained"
+                    outcome.failures |= {str(work): reason for work in waiting}
                     break
                 time.sleep(0.2)
         except (Stopped, KeyboardInterrupt) as stopped:

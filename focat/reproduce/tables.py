@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from focat.reproduce.figures import Cell, Measured, keys_of, measured, quality_name, results_of
+from focat.reproduce.figures import DISTANCES, Cell, Measured, keys_of, measured, quality_name, results_of
 from focat.reproduce.paper import ROBUSTNESS, SHIFTS, TABLES, PaperTable, misprints, paper_figure
 from focat.reproduce.plan import Plan
 from focat.reproduce.results import Record
@@ -69,6 +69,8 @@ class Table:
         cell = row.cells.get(column)
         if cell is None:
             return ""
+        if column == "p":
+            return f"{cell.value:.4f}" if cell.value >= 0.0001 else "< 0.0001"
         spread = "" if cell.spread is None else f" ± {cell.spread:.{self.decimals}f}"
         text = f"{cell.value:.{self.decimals}f}"
         bold = best is not None and not row.paper and text == f"{best:.{self.decimals}f}"
@@ -228,10 +230,15 @@ def _paper_cells(plan: Plan, table: PaperTable, row: str, columns: Sequence[str]
 
 
 def _notes(found: Measured) -> list[str]:
-    plan, notes = found.plan, []
+    plan, notes, columns = found.plan, [], found.columns()
+    there = [name for name in DISTANCES.values() if name in columns]
+    if there and len(there) < len(DISTANCES):
+        notes.append(f"Of d=1, d=2, d=3 and d>3, the suite has {', '.join(there)}: Disc. is over no more than that.")
+    if "unknown distance" in columns:
+        notes.append("Instances of unknown distance count under all, and not in Disc.")
     if found.findings:
         how = "" if plan.correction == "none" else f", corrected ({plan.correction})"
-        titles = " and ".join(map(plan.title_of, plan.against)) if not _own(plan) else "what it is compared with"
+        titles = _baselines(plan)
         notes.append(
             f"\\* better than {titles} with p < 0.05{how}, with every seed "
             "(McNemar's test; approximate randomisation for BLEU and chrF)."
@@ -243,8 +250,13 @@ def _notes(found: Measured) -> list[str]:
     return notes
 
 
-def _own(plan: Plan) -> bool:
-    return any(system.against is not None for system in plan.systems.values())
+def _baselines(plan: Plan) -> str:
+    """What a star is given for beating: base and s4to4 (s4to4: than base)."""
+    if any(system.against is not None for system in plan.systems.values()):
+        return "what it is compared with"
+    titles = [*map(plan.title_of, plan.against)]
+    among = [f"{title}: than {' and '.join(titles[: i + 1])}" for i, title in enumerate(titles[1:])]
+    return " and ".join(titles) + (f" ({'; '.join(among)})" if among else "")
 
 
 def _significance(found: Measured) -> list[Table]:
@@ -262,7 +274,7 @@ def _significance(found: Measured) -> list[Table]:
         }
         rows.append(Row(f"{pair} (seed {seed})" if several else pair, cells))
     note = "The difference lies between from and to with 95 % confidence."
-    return [Table("significance", "Differences between systems", list(cells), rows, [note], decimals=4)]
+    return [Table("significance", "Differences between systems", list(cells), rows, [note])]
 
 
 # ------------------------------------------------------------------------------------------------ analyses

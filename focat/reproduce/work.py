@@ -65,6 +65,20 @@ class Workshop:
         self.results = Results(folder / "results", read_only)
         self._suites: dict[str, Suite] = {}
 
+    def check(self) -> None:
+        """Find out before training what measuring would miss after it: files, metrics, corpora."""
+        for suite in self.plan.suites.values():
+            fingerprint(suite)
+        settings = next(self.loaded.all_settings())[2]
+        for name, test in self.plan.tests.items():
+            corpora = [test.corpus] if test.corpus else settings.data.test
+            if not corpora:
+                raise FocatError(f"{self.loaded.where}: tests.{name}: give a corpus, or one under data.test")
+            fingerprint(corpora)
+            _measures(test).check(has_source=True)
+        if self.plan.analyses and settings.data.train and not getattr(settings.data, self.plan.analyse):
+            raise FocatError(f"{self.loaded.where}: analyses: give a corpus under data.{self.plan.analyse}")
+
     def prepare(self, systems: list[str]) -> None:
         """Make the stores that systems need and that are not there."""
         made = set()
@@ -164,22 +178,12 @@ class SystemWork:
         if step.kind == "contrast":
             suite = self.plan.suites[step.subject]
             return digest_of([*about, fingerprint(suite.model_copy(update={"windows": ()})), self.plan.rules])
-        decoding = self.planned.decoding.model_dump(mode="json")
+        decoding = fingerprint(self.planned.decoding)
         if step.kind == "evaluate":
             test = self.plan.tests[step.subject]
             corpora = [test.corpus] if test.corpus else self.planned.data.test
-            return digest_of(
-                [
-                    *about,
-                    decoding,
-                    fingerprint(corpora),
-                    test.metrics,
-                    test.lowercase,
-                    test.fragments,
-                    test.beam,
-                    test.constrained,
-                ]
-            )
+            how = test.model_dump(exclude={"corpus", "contexts", "windows"}, exclude_defaults=True)
+            return digest_of([*about, decoding, fingerprint(corpora), how])
         return digest_of([*about, self.plan.analyses, self.plan.analyse, self.plan.analyse_sentences])
 
     def details(self, step: Step) -> Path:
@@ -206,7 +210,7 @@ class SystemWork:
             if found is None:
                 return None
             origin = found["result"]["weights"]["sha256"]
-        settings = self.planned.model_dump(mode="json", exclude=_NOT_IDENTITY)
+        settings = self.planned.model_dump(mode="json", exclude=_NOT_IDENTITY, exclude_defaults=True)
         return digest_of([_VERSION, settings, keys["train"], keys.get("dev"), origin])
 
     # ------------------------------------------------------------------------------------------------------- doing it
@@ -332,15 +336,11 @@ class SystemWork:
     def _evaluate(self, step: Step) -> tuple[Record, str]:
         test = self.plan.tests[step.subject]
         corpora = [test.corpus] if test.corpus else self.planned.data.test
-        if not corpora:
-            raise FocatError(f"tests.{step.subject}: give a corpus, or one under data.test")
         documents = [document for corpus in corpora for document in read_documents(corpus)]
-        measures = Measures(parse_metrics(test.metrics), test.fragments, test.lowercase)
-        measures.check(has_source=True)
         self.progress.say(f"{step}: {sum(len(d.source) for d in documents):,} sentences")
         options = {"context": step.context, "window": step.window, "beam": test.beam, "constrained": test.constrained}
         texts, made = translate_documents(self._model, documents, self.progress, **options)
-        figures = evaluate(texts, measures, self.progress)
+        figures = evaluate(texts, _measures(test), self.progress)
         record = evaluation_record(self.system, texts, figures, made)
         write_evaluation(self.details(step), record)
         how = ("context", "constrained", "window", "beam", "length_penalty")
@@ -385,7 +385,11 @@ class SystemWork:
 
 
 def _data_digest(data: DataSettings) -> str:
-    return digest_of(fingerprint(data.model_dump(exclude={"store"})))
+    return digest_of(fingerprint(data.model_dump(exclude={"store"}, exclude_defaults=True)))
+
+
+def _measures(test: TestPlan) -> Measures:
+    return Measures(parse_metrics(test.metrics), test.fragments, test.lowercase)
 
 
 def _limits(settings: Settings) -> str:

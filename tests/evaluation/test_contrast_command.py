@@ -26,7 +26,7 @@ def pronouns(suites):
 def asked(contrast_run, suites, tmp_path_factory):
     folder = tmp_path_factory.mktemp("asked")
     files = ["--json", folder / "figures.json", "--instances", folder / "instances.jsonl"]
-    given = [*pronouns(suites), "--suite", suites / "deixis.json", "--suite", suites / "lex_cohesion.json"]
+    given = [*pronouns(suites), "--suite", suites / "deixis.json", "--suite", suites / "ellipsis_vp.json"]
     done = focat(folder, "contrast", contrast_run.path, *given, *files)
     lines = (folder / "instances.jsonl").read_text(encoding="utf-8").splitlines()
     figures = json.loads((folder / "figures.json").read_text(encoding="utf-8"))
@@ -35,7 +35,7 @@ def asked(contrast_run, suites, tmp_path_factory):
 
 def test_figures_are_those_of_the_instances(asked):
     _, figures, lines = asked
-    assert [suite["name"] for suite in figures["suites"]] == ["contrapro", "deixis", "lex_cohesion"]
+    assert [suite["name"] for suite in figures["suites"]] == ["contrapro", "deixis", "ellipsis_vp"]
     for suite in figures["suites"]:
         mine = [line for line in lines if line["suite"] == suite["name"]]
         assert len(mine) == suite["instances"]
@@ -43,6 +43,10 @@ def test_figures_are_those_of_the_instances(asked):
         assert suite["accuracy"]["current-sum"] == pytest.approx(
             100 * sum(line["correct"] for line in mine) / len(mine)
         )
+        for rule, accuracy in suite["accuracy"].items():  # none of the scores of an untrained model are tied
+            preferred = [max(range(len(line["scores"][rule])), key=line["scores"][rule].__getitem__) for line in mine]
+            right = sum(best == line["right"] for best, line in zip(preferred, mine, strict=True))
+            assert accuracy == pytest.approx(100 * right / len(mine))
     by_name = {section["title"].split(":")[0]: section for section in figures["sections"]}
     for figure in by_name["contrapro"]["figures"]:
         if figure["name"].startswith("d="):
@@ -53,7 +57,7 @@ def test_figures_are_those_of_the_instances(asked):
     names = [figure["name"] for figure in by_name["contrapro"]["figures"]]
     assert names == ["d=0", "d=1", "d=2", "d=3", "all", "Disc.", "Disc_avg", "Disc_all-d"]
     assert by_name["contrapro"]["remarks"] == ["no instance has d>3: Disc. is over d=1, d=2 and d=3 alone"]
-    assert [f["name"] for f in by_name["By phenomenon"]["figures"]] == ["pronoun", "deixis", "lex_cohesion", "all"]
+    assert [f["name"] for f in by_name["By phenomenon"]["figures"]] == ["pronoun", "deixis", "ellipsis_vp", "all"]
 
 
 def test_an_instance_says_all_there_is_to_say(asked):

@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from focat.config.schema import WindowSettings
+from focat.config.schema import SearchSettings, WindowSettings
 from focat.corpus.generated import contrapro_suite, voita_suite
+from focat.corpus.vocabulary import END, SEPARATOR
+from focat.evaluation import generated_accuracy
+from focat.evaluation.contrast_report import Result, Setup, sections
 from focat.evaluation.contrastive import (
+    Answer,
     Context,
     accuracy_by_distance,
     chosen,
@@ -29,7 +33,7 @@ from focat.evaluation.disc import (
     weighted_mean,
 )
 from focat.evaluation.generated_accuracy import outcome
-from focat.evaluation.suites import Instance, contrapro_instances, voita_instances
+from focat.evaluation.suites import Form, Instance, Suite, contrapro_instances, voita_instances
 
 
 def instance(**changes):
@@ -113,6 +117,20 @@ def test_own_context_takes_the_place_of_gold():
 def test_preference_and_ties(scores, right, strict, expected):
     candidates = ["x"] * len(scores)
     assert chosen(scores, instance(candidates=candidates, right=right, strict=strict)) == expected
+
+
+def test_each_rule_decides_by_its_own_scores():
+    """Two instances, one of which `current-mean` sees otherwise."""
+    scores = [{"current-sum": [-1.0, -2.0], "current-mean": [-1.0, -2.0], "window-mean": [-1.0, -2.0]}]
+    scores.append({"current-sum": [-1.0, -2.0], "current-mean": [-2.0, -1.0], "window-mean": [-1.0, -2.0]})
+    suite = Suite("mine", "own", [instance(), instance(id=1)], "f" * 64)
+    result = Result(suite, [Answer(i, s) for i, s in zip(suite.instances, scores, strict=True)])
+    assert result.right("current-sum") == [True, True]
+    assert result.right("current-mean") == [True, False]
+    setup = Setup("current-mean", Context(3, 3), Form(), "float32", "0" * 64, SearchSettings())
+    (section,) = sections([result], setup)
+    assert section.figures[0].share == 0.5
+    assert section.others == {"current-sum": 100.0, "window-mean": 100.0}
 
 
 def test_identical_distractors_fall_as_each_suite_has_it(contrast_run):
@@ -308,3 +326,25 @@ def test_form_of_address_that_was_produced(text, expected):
 def test_annotation_that_is_not_in_the_text_is_not_used():
     asked = instance(candidates=["Er schläft.", "Sie schläft."], forms=["schlafen", "schlafen"])
     assert outcome("Er schläft.", asked) == "right"
+
+
+def test_what_is_translated_is_the_current_sentence_after_its_context(contrast_run, monkeypatch):
+    asked = []
+
+    class Recorded(generated_accuracy.Searcher):
+        def __call__(self, requests):
+            asked.extend(requests)
+            return super().__call__(requests)
+
+    monkeypatch.setattr(generated_accuracy, "Searcher", Recorded)
+    model, tokenizer = contrast_run.load_model(), contrast_run.tokenizer
+    lamp = ["Here is the lamp.", "Do you have time?"], ["Hier ist die Lampe.", "Hast du Zeit?"]
+    twins = [instance(source=[*lamp[0], "It is new."], target=lamp[1], right=right) for right in (0, 1)]
+    found = generated_accuracy.produce(model, tokenizer, twins, Context(3, 3), SearchSettings(beam=1, max_extra=3))
+    (request,) = asked  # twins with the same context are translated once
+    encode = tokenizer.target.encode
+    assert request.prefix == [*encode(lamp[1][0]), SEPARATOR, *encode(lamp[1][1]), SEPARATOR]
+    assert list(request.source).count(SEPARATOR) == 2
+    assert request.source[-1] == END
+    assert request.sentences == 3
+    assert found[0].text == found[1].text

@@ -280,6 +280,13 @@ def test_one_system_is_not_compared(shop, tmp_path):
     )
 
 
+def test_names_with_an_equals_sign(shop, tmp_path):
+    shutil.copytree(shop.folder / "base", tmp_path / "lr=0.1")
+    focat(tmp_path, "report", "lr=0.1", f"other={shop.folder / 'focused'}", "-o", "page.html")
+    tables = Page((tmp_path / "page.html").read_text(encoding="utf-8")).tables()
+    assert all(list(table.rows) == ["lr=0.1", "other"] for title, table in tables.items() if title)
+
+
 def test_refused(shop, tmp_path):
     def no(*arguments):
         return refused(shop.folder, "report", *arguments)

@@ -31,7 +31,7 @@ def test_settings_come_from_recipe_plan_and_system_in_this_order(tmp_path: Path)
     assert settings.model.width == 32  # the plan's
     assert settings.model.dropout == 0.25  # the system's own
     assert settings.training.seed == 3
-    assert settings.training.budget.model_dump() == {"updates": 20, "epochs": None, "minutes": None}
+    assert settings.training.budget.model_dump() == {"updates": 12, "epochs": None, "minutes": None}
 
 
 def test_overrides_reach_everything(tmp_path: Path) -> None:
@@ -125,6 +125,12 @@ def test_plans_that_come_with_focat_are_valid(name: str, tmp_path: Path) -> None
         assert list(plan.suites) == ["deixis", "lex_cohesion"]
         discounts = [load_plan(name, folders).settings(system, 1).objective.discount for system in plan.systems]
         assert discounts == [1, 0.9, 0.7, 0.5, 0.3, 0.1, 0.01, 0]
+
+
+def test_a_folder_is_no_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "demo").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert load_plan("demo").plan.title == plan_names()["demo"]
 
 
 def test_what_a_user_sees(tmp_path: Path, launcher: PlanLauncher) -> None:

@@ -66,7 +66,7 @@ def test_what_is_there_afterwards(finished: Path) -> None:
     by_name = {(r["system"], r["step"]): r["result"] for r in results}
     assert by_name["base", "contrast.deixis"]["accuracy"]["current-sum"] == 50  # it cannot know
     assert by_name["base", "train"]["weights"]["from"] == "averaged"
-    assert by_name["focused", "train"]["updates"] == 20
+    assert by_name["focused", "train"]["updates"] == 12
     # It began where base had ended, not from scratch.
     assert (
         by_name["focused", "train"]["validations"][0]["current"] < by_name["base", "train"]["validations"][0]["current"]
@@ -124,7 +124,10 @@ def test_in_sessions_of_a_second(finished: Path, tmp_path: Path, launcher: PlanL
     said = reproduce(launcher, plan, out, "--minutes", "0", expect=3)
     assert "not finished; the same command goes on from here" in said
     assert _results(out) == 0
-    said = reproduce(launcher, plan, out, "budget.updates=100000", "--minutes", "0.02", "--only", "base", expect=3)
+    for minutes in ("0.02", "0.1", "0.5"):  # a busy machine may need longer to begin
+        more = "budget.updates=100000", "--minutes", minutes, "--only", "base"
+        if "stopped at update" in (said := reproduce(launcher, plan, out, *more, expect=3)):
+            break
     assert "stopped at update" in said
     assert (out / "runs" / "base-seed1" / "checkpoints").exists()
     command = start(launcher, plan, out, "budget.updates=100000")
@@ -192,6 +195,19 @@ def test_two_at_once_in_one_folder_are_refused(finished: Path, launcher: PlanLau
     finally:
         command.send(signal.SIGKILL)
         command.wait()
+
+
+def test_what_measuring_needs_is_missed_before_training(tmp_path: Path, launcher: PlanLauncher) -> None:
+    def refused(**changes: object) -> str:
+        plan = write_plan(tmp_path, changes)
+        return launcher.refused(tmp_path, "reproduce", plan, "--folder", tmp_path / "out").removeprefix(f"{tmp_path}/")
+
+    assert refused(suites={"x": {"path": "x.json"}}) == "x.json: cannot be read: No such file or directory"
+    without = {name: corpora for name, corpora in TINY["data"].items() if name != "test"}
+    assert refused(data=without) == "tiny.yaml: tests.test: give a corpus, or one under data.test"
+    assert refused(data=without, tests={}) == "tiny.yaml: analyses: give a corpus under data.test"
+    assert "bleurt" in refused(tests={"test": {"metrics": "bleurt"}})
+    assert not (tmp_path / "out" / "runs").exists()
 
 
 def test_results_of_others_are_not_touched(tmp_path: Path, launcher: PlanLauncher) -> None:

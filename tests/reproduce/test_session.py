@@ -63,8 +63,9 @@ def test_nothing_is_begun_when_time_is_up(tmp_path: Path) -> None:
 
 
 def test_of_an_origin_that_was_not_chosen_only_training(tmp_path: Path) -> None:
-    _, started = pretend(tmp_path, Clock(), only=("child",))
-    assert set(started) == {"base.1.train"}
+    outcome, started = pretend(tmp_path, Clock(), only=("child",))
+    assert set(started) == {"base.1.train"}  # which says that all went well, and has nothing to show for it
+    assert outcome.failures == {"child (seed 1)": "not begun, because what it starts from was not trained"}
 
 
 def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:

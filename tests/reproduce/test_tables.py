@@ -71,8 +71,8 @@ def test_columns_of_phenomena() -> None:
 
 
 def test_columns_of_distances() -> None:
-    """d=0: 1 of 2, d=1: 2 of 3, d>3: 0 of 1; Disc. 2 of 4, with d=0 3 of 6, with those of unknown distance 4 of 8."""
-    (record,) = [contrast("a", "pronoun", "0011 1>??".replace(" ", ""), "10110010")]
+    """d=0: 1 of 2, d=1: 2 of 3, d>3: 0 of 1; Disc. 2 of 4, with d=0 3 of 6, with those of unknown distance 5 of 8."""
+    (record,) = [contrast("a", "pronoun", "0011 1>??".replace(" ", ""), "10110011")]
     found = {column.name: (column.score, len(column.items)) for column in accuracy_columns([record], RULE)}
     assert found == {
         "d=0": (50, 2),
@@ -80,9 +80,15 @@ def test_columns_of_distances() -> None:
         "d>3": (0, 1),
         "Disc.": (50, 4),
         "Disc_all-d": (50, 6),
-        "unknown distance": (50, 2),
-        "all": (50, 8),
+        "unknown distance": (100, 2),
+        "all": (62.5, 8),
     }
+
+
+def test_what_a_suite_lacks_is_said() -> None:
+    (first, *_) = build(plan("a", pair="en-de"), "Title", [contrast("a", "pronoun", "01?", "111")], {}).tables
+    assert any("the suite has d=1: Disc. is over no more" in note for note in first.notes)
+    assert "Instances of unknown distance count under all, and not in Disc." in first.notes
 
 
 def test_the_papers_first_table() -> None:
@@ -108,6 +114,7 @@ def test_the_papers_first_table() -> None:
     (deixis,) = [f for f in found.findings if f["column"] == "Deixis"]
     assert deixis["p"] == pytest.approx(2 / 2**8)
     assert (deixis["difference"], deixis["test"]) == (40, "McNemar, exact")
+    assert lines(table(found.tables, "significance").markdown())["s4to4-cd − base: Deixis"][::3] == ["40.00", "0.0078"]
     eighth = table(found.tables, f"table8.{RULE}")
     assert lines(eighth.markdown())["base"][-1] == "58.75"  # Disc_avg: the columns are of the same size
     assert any("47.67 printed; the columns give 43.67" in note for note in eighth.notes)

@@ -135,7 +135,7 @@ def _documents(options: argparse.Namespace) -> list[list[Sentence]]:
     from focat.corpus.store import Store
     from focat.corpus.vocabulary import END
 
-    split = Store(Path(options.store)).split("test")
+    split = Store(Path(options.store)).split(options.split)
     before, count = options.before, options.sentences
     documents = []
     for first, end in zip(split.documents, split.documents[1:], strict=False):
@@ -326,6 +326,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--preset", default="base")
     parser.add_argument("--before", type=int, default=3)
     parser.add_argument("--beam", type=int, default=4)
+    parser.add_argument("--split", default="test", help="where the documents are from; train has many")
     parser.add_argument("--documents", type=int, default=32)
     parser.add_argument("--sentences", type=int, default=4, help="sentences of each document")
     parser.add_argument("--batches", default="16,32", help="windows of a batch that the others try")

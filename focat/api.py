@@ -22,11 +22,12 @@ from focat.corpus.tokenizer import Tokenizer, Vocabulary
 from focat.decoding.formats import Showing
 from focat.decoding.jobs import STDOUT, Figures, Job, run_job
 from focat.decoding.translation import Translation
-from focat.decoding.translator import AHEAD, Translator, parse_context, window_of
+from focat.decoding.translator import AHEAD, Translator, parse_context
 from focat.errors import FocatError
 from focat.evaluation.document_scores import Pair, SentenceScore, score_documents
 from focat.evaluation.scoring import Precision
 from focat.files import digest_of, sha256
+from focat.options import device_named
 from focat.progress import QUIET, Progress
 from focat.training.run import Run
 from focat.windows.texts import WindowText, batch_of_texts
@@ -54,7 +55,7 @@ class Model:
             _check_same_vocabulary(runs[0].path, self.tokenizer, other.path, other.tokenizer)
         self._weights = [run.weights_folder() for run in runs]
         self.models = [
-            run.load_model(weights, _device(device)) for run, weights in zip(runs, self._weights, strict=True)
+            run.load_model(weights, device_named(device)) for run, weights in zip(runs, self._weights, strict=True)
         ]
 
     @overload
@@ -180,13 +181,11 @@ class Model:
         """How scores with these settings are obtained: what a figure is to be quoted with."""
         windows = self._windows(window)
         weights = "+".join(sha256(folder / "weights.safetensors")[:8] for folder in self._weights)
-        sizes = f"{windows.size}to{windows.target[0] + 1 + windows.target[1]}"
-        return f"score|window:{sizes}|precision:{precision}|weights:{weights}|version:{__version__}"
+        return f"score|window:{windows}|precision:{precision}|weights:{weights}|version:{__version__}"
 
     def _windows(self, window: int | None) -> WindowSettings:
         most = min(settings.windows.max_tokens for settings in self._settings)
-        windows = self.settings.windows.model_copy(update={"max_tokens": most})
-        return windows if window is None else window_of(windows, window)
+        return self.settings.windows.model_copy(update={"max_tokens": most}).of_size(window)
 
     def _search_settings(self, given: dict[str, Any]) -> SearchSettings:
         usual = {name: getattr(self.settings.decoding, name) for name in SearchSettings.model_fields}
@@ -258,15 +257,6 @@ def _joined(pieces: Sequence[str], word: Sequence[int]) -> str:
 def _merged(weights: Weights, queries: Sequence[Sequence[int]], keys: Sequence[Sequence[int]]) -> Weights:
     of_keys = np.stack([weights[..., list(word)].sum(-1) for word in keys], -1)
     return np.stack([of_keys[..., list(word), :].mean(-2) for word in queries], -2)
-
-
-def _device(name: str) -> str:
-    wanted = ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
-    try:
-        torch.empty(0, device=wanted)
-    except (AssertionError, RuntimeError) as error:
-        raise FocatError(f"--device {name}: cannot be used here ({str(error).splitlines()[0]})") from None
-    return wanted
 
 
 def _check_same_vocabulary(first: Path, ours: Tokenizer, other: Path, theirs: Tokenizer) -> None:

@@ -11,6 +11,7 @@ import typer
 
 from focat import __version__
 from focat.errors import FocatError
+from focat.options import in_a_folder
 
 app = typer.Typer(
     name="focat",
@@ -29,8 +30,34 @@ Overrides = Annotated[
 ]
 JsonFile = Annotated[
     Path | None,
-    typer.Option("--json", metavar="FILE", help="Also write the figures to a file, as JSON."),
+    typer.Option("--json", metavar="FILE", callback=in_a_folder, help="Also write the figures to a file, as JSON."),
 ]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder that `focat train` made.")]
+OtherRuns = Annotated[
+    list[Path] | None, typer.Option("--with", metavar="RUN", help="Another run, to decide together. Repeatable.")
+]
+WindowSize = Annotated[int | None, typer.Option(min=1, help="Sentences in a window; as in training if not given.")]
+ContextRule = Annotated[
+    str | None, typer.Option(help="Target context: reuse (our own translations), regenerate (the paper) or none.")
+]
+Unconstrained = Annotated[
+    bool,
+    typer.Option("--unconstrained", help="Let a window have any number of sentences, and keep the last (paper)."),
+]
+Beam = Annotated[int | None, typer.Option(min=1, help="Hypotheses kept at each step; 1 is greedy.")]
+ContextSource = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Source context of a suite like ContraPro, as text.")
+]
+ContextTarget = Annotated[Path | None, typer.Option(metavar="FILE", help="Its target context, as text.")]
+ScoringRule = Annotated[
+    str, typer.Option(help="Score of a candidate: current-sum, current-mean or window-mean (the paper).")
+]
+DocumentNames = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The document of each line; else a blank line ends one.")
+]
+TrialSeed = Annotated[int, typer.Option(min=0, help="Another seed, other trials.")]
+Precision = Annotated[str, typer.Option(help="float32, or bfloat16: faster on GPUs, less exact.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 
 
 def main() -> None:
@@ -64,11 +91,11 @@ def _options(
 
 @app.command()
 def demo(
-    folder: Annotated[Path, typer.Option(help="Where to keep the corpus and the runs.")] = Path("demo"),
+    folder: Annotated[Path, typer.Option(help="Where to keep the corpus, the runs and the report.")] = Path("demo"),
     overrides: Overrides = None,
     json_file: JsonFile = None,
 ) -> None:
-    """See it work: prepare, train and measure two tiny systems on a generated corpus, in minutes on two cores."""
+    """See it work: train, measure and report on three tiny systems and a generated corpus, in minutes on two cores."""
     from rich.console import Console
 
     from focat.demo import run_demo
@@ -165,7 +192,7 @@ def train(config: ConfigFile, overrides: Overrides = None, json_file: JsonFile =
 
 @app.command()
 def average(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder that `focat train` made.")],
+    run: RunFolder,
     count: Annotated[int, typer.Option(min=1, help="How many checkpoints to average.")] = 5,
     rule: Annotated[
         str, typer.Option(help="closest: those nearest to the best (the paper); next: the best and those after it.")
@@ -181,7 +208,7 @@ def average(
 
 @app.command()
 def translate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder that `focat train` made.")],
+    run: RunFolder,
     input: Annotated[Path, typer.Argument(metavar="INPUT", help="File to translate; - is standard input.")] = Path("-"),
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write; standard output if not given.")
@@ -190,21 +217,11 @@ def translate(
         str | None, typer.Option(help="text, jsonl, srt or vtt; by the end of the file's name if not given.")
     ] = None,
     split: Annotated[bool, typer.Option("--split", help="The input is running text: cut it into sentences.")] = False,
-    context: Annotated[
-        str | None,
-        typer.Option(help="Target context: reuse (our own translations), regenerate (the paper) or none."),
-    ] = None,
-    unconstrained: Annotated[
-        bool,
-        typer.Option("--unconstrained", help="Let a window have any number of sentences, and keep the last (paper)."),
-    ] = False,
-    window: Annotated[
-        int | None, typer.Option(min=1, help="Sentences in a window; as in training if not given.")
-    ] = None,
-    others: Annotated[
-        list[Path] | None, typer.Option("--with", metavar="RUN", help="Another run, to decide together. Repeatable.")
-    ] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept at each step; 1 is greedy.")] = None,
+    context: ContextRule = None,
+    unconstrained: Unconstrained = False,
+    window: WindowSize = None,
+    others: OtherRuns = None,
+    beam: Beam = None,
     length_penalty: Annotated[
         float | None, typer.Option(min=0, help="Scores are divided by length to this power.")
     ] = None,
@@ -218,7 +235,7 @@ def translate(
         bool, typer.Option("--int8", help="On a CPU: twice as fast with eight-bit integers, a little less exact.")
     ] = False,
     batch_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of a batch.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
+    device: Device = "auto",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     json_file: JsonFile = None,
@@ -260,27 +277,21 @@ def translate(
 
 @app.command()
 def contrast(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder that `focat train` made.")],
+    run: RunFolder,
     suite: Annotated[
         list[Path],
         typer.Option(metavar="FILE", help="A suite: Voita et al., ContraPro and its relatives, JSONL. Repeatable."),
     ],
-    context_source: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Source context of a suite like ContraPro, as text.")
-    ] = None,
-    context_target: Annotated[Path | None, typer.Option(metavar="FILE", help="Its target context, as text.")] = None,
-    documents: Annotated[
+    context_source: ContextSource = None,
+    context_target: ContextTarget = None,
+    context_folder: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Or the folder of documents that its context is in.")
     ] = None,
-    rule: Annotated[
-        str, typer.Option(help="Score of a candidate: current-sum, current-mean or window-mean (the paper).")
-    ] = "current-sum",
+    rule: ScoringRule = "current-sum",
     target_context: Annotated[
         str, typer.Option(help="gold (the suite's), own (the model's translation of it) or none.")
     ] = "gold",
-    window: Annotated[
-        int | None, typer.Option(min=1, help="Sentences in a window; as in training if not given.")
-    ] = None,
+    window: WindowSize = None,
     uneven: Annotated[
         str, typer.Option(help="Where target context is missing: shorter windows, or keep all of the source.")
     ] = "shorter",
@@ -297,8 +308,8 @@ def contrast(
     instances: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the answer to each instance, as JSONL.")
     ] = None,
-    precision: Annotated[str, typer.Option(help="float32, or bfloat16: faster on GPUs, less exact.")] = "float32",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
+    precision: Precision = "float32",
+    device: Device = "auto",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --instances.")] = False,
     json_file: JsonFile = None,
 ) -> None:
@@ -306,18 +317,11 @@ def contrast(
     from rich.console import Console
 
     from focat.evaluation.contrast_report import figures, instance_lines, sections, show
-    from focat.evaluation.contrast_run import (
-        Asking,
-        ask,
-        check_free,
-        parse_precision,
-        parse_target,
-        parse_uneven,
-        read_suites,
-    )
-    from focat.evaluation.scoring import device_named, parse_rule
+    from focat.evaluation.contrast_run import Asking, ask, parse_target, parse_uneven, suites_for
+    from focat.evaluation.scoring import parse_precision, parse_rule
     from focat.evaluation.suites import Form
     from focat.files import write_whole
+    from focat.options import check_free, device_named
     from focat.progress import Progress
     from focat.training.run import Run
 
@@ -331,9 +335,9 @@ def contrast(
         parse_precision(precision),
         translate,
     )
-    check_free(instances, overwrite)
+    check_free(instances, "--instances", overwrite)
     opened = Run.open(run)
-    suites = read_suites(suite, opened, window, context_source, context_target, documents)
+    suites = suites_for(suite, opened, window, context_source, context_target, context_folder)
     results, setup = ask(opened, suites, asking, device_named(device), Progress())
     found = sections(results, setup)
     if instances is not None:
@@ -344,7 +348,7 @@ def contrast(
 
 @app.command()
 def score(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder that `focat train` made.")],
+    run: RunFolder,
     source: Annotated[
         Path, typer.Argument(metavar="SOURCE", help="Sentences, one to a line; a blank line ends a document.")
     ],
@@ -356,27 +360,23 @@ def score(
     format: Annotated[
         str | None, typer.Option(help="tsv, or jsonl with every token; by the end of the output's name if not given.")
     ] = None,
-    others: Annotated[
-        list[Path] | None, typer.Option("--with", metavar="RUN", help="Another run, to decide together. Repeatable.")
-    ] = None,
-    window: Annotated[
-        int | None, typer.Option(min=1, help="Sentences in a window; as in training if not given.")
-    ] = None,
-    precision: Annotated[str, typer.Option(help="float32, or bfloat16: faster on GPUs, less exact.")] = "float32",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
+    others: OtherRuns = None,
+    window: WindowSize = None,
+    precision: Precision = "float32",
+    device: Device = "auto",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output.")] = False,
     json_file: JsonFile = None,
 ) -> None:
     """Score translations, each sentence after its context: log-probabilities of sentences and of their tokens."""
     from focat.api import load
-    from focat.evaluation.contrast_run import parse_precision
     from focat.evaluation.document_scores import parse_style, read_pairs, score_lines, summary
-    from focat.evaluation.quality import check_output
+    from focat.evaluation.scoring import parse_precision
     from focat.files import write_whole
+    from focat.options import check_free
     from focat.progress import Progress
 
     style = parse_style(format, output)
-    check_output(output, overwrite)
+    check_free(output, "--output", overwrite)
     how = parse_precision(precision)
     pairs = read_pairs(source, target)
     progress = Progress()
@@ -404,17 +404,13 @@ def evaluate(
     hypothesis: Annotated[Path | None, typer.Option(metavar="FILE", help="Translations that exist already.")] = None,
     reference: Annotated[Path | None, typer.Option(metavar="FILE", help="What they are compared with.")] = None,
     source: Annotated[Path | None, typer.Option(metavar="FILE", help="What is translated; COMET reads it.")] = None,
-    documents: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The document of each line; else a blank line ends one.")
-    ] = None,
-    split: Annotated[str, typer.Option(help="Of the run's own corpora: test or dev.")] = "test",
-    context: Annotated[str | None, typer.Option(help="Target context: reuse, regenerate or none.")] = None,
-    unconstrained: Annotated[
-        bool, typer.Option("--unconstrained", help="Let a window have any number of sentences (the paper).")
-    ] = False,
-    window: Annotated[int | None, typer.Option(min=1, help="Sentences in a window.")] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept at each step.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
+    documents: DocumentNames = None,
+    split: Annotated[str, typer.Option(help="Of what the run was prepared from: test or dev.")] = "test",
+    context: ContextRule = None,
+    unconstrained: Unconstrained = False,
+    window: WindowSize = None,
+    beam: Beam = None,
+    device: Device = "auto",
     metrics: Annotated[str, typer.Option(help="Of bleu, chrf, chrf++, ter and comet.")] = "bleu,chrf,ter",
     fragments: Annotated[int | None, typer.Option(min=2, help="Also score lines of so many sentences.")] = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case both sides, not for COMET.")] = False,
@@ -433,7 +429,6 @@ def evaluate(
     from focat.evaluation.metrics import check_tokenize, parse_metrics
     from focat.evaluation.quality import (
         Measures,
-        check_output,
         evaluate,
         evaluation_record,
         read_texts,
@@ -441,12 +436,15 @@ def evaluate(
         write_evaluation,
         write_translations,
     )
+    from focat.options import check_free, one_of
     from focat.progress import Progress
 
     if (run is None) == (hypothesis is None):
         raise FocatError("evaluate: give either a RUN that translates, or --hypothesis with translations")
     if reference is None and (hypothesis or source):
         raise FocatError("evaluate: give the file to compare with, --reference")
+    if documents is not None and reference is None:
+        raise FocatError("evaluate: --documents goes with --reference")
     if run and reference and source is None:
         raise FocatError(f"evaluate: give the file that {run} is to translate into {reference}, --source")
     measures = Measures(
@@ -454,14 +452,20 @@ def evaluate(
     )
     check_tokenize(tokenize)
     measures.check(source is not None or run is not None)
-    check_output(output, overwrite)
+    check_free(output, "--output", overwrite)
     progress = Progress()
     if run is not None:
         from focat.api import load
-        from focat.evaluation.translating import documents_of, translate_documents
+        from focat.corpus.readers import read_documents
+        from focat.evaluation.test_sets import SPLITS, corpus_of_files, documents_of
+        from focat.evaluation.translating import translate_documents
 
+        wanted = one_of("--split", split, SPLITS)
         model = load(run, device)
-        chosen = documents_of(model, split, source, reference, documents)
+        if source is not None and reference is not None:
+            chosen = list(read_documents(corpus_of_files(source, reference, documents)))
+        else:
+            chosen = documents_of(model.runs[0], wanted, progress)
         texts, made = translate_documents(
             model, chosen, progress, context=context, constrained=not unconstrained, window=window, beam=beam
         )
@@ -490,11 +494,13 @@ def compare(
         str | None, typer.Option(help="Columns of a suite: phenomenon, distance, suite, or a label of its instances.")
     ] = None,
     all_pairs: Annotated[bool, typer.Option("--all-pairs", help="Not only against the first.")] = False,
-    test: Annotated[str, typer.Option(help="For BLEU, chrF and TER: randomisation or bootstrap.")] = "randomisation",
+    test: Annotated[
+        str, typer.Option(help="For BLEU, chrF, TER, Disc_avg: randomisation or bootstrap.")
+    ] = "randomisation",
     correction: Annotated[str, typer.Option(help="For many comparisons: holm, benjamini-hochberg or none.")] = "holm",
     trials: Annotated[int, typer.Option(min=1, help="Of randomisation and permutation.")] = 10_000,
     resamples: Annotated[int, typer.Option(min=2, help="Of the bootstrap.")] = 1_000,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed, other trials.")] = 12345,
+    seed: TrialSeed = 12345,
     metrics: Annotated[str, typer.Option(help="With --reference: of bleu, chrf, chrf++ and ter.")] = "bleu,chrf,ter",
     lowercase: Annotated[bool, typer.Option("--lowercase", help="With --reference: lower-case both.")] = False,
     json_file: JsonFile = None,
@@ -525,9 +531,7 @@ def analyse(
         None
     ),
     target: Annotated[Path | None, typer.Option(metavar="FILE", help="Its translation, line for line.")] = None,
-    documents: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The document of each line; else a blank line ends one.")
-    ] = None,
+    documents: DocumentNames = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Whole documents, until so many sentences.")] = None,
     parts: Annotated[
         str, typer.Option(help="Of attention, losses, robustness and context.")
@@ -540,53 +544,48 @@ def analyse(
         list[Path] | None,
         typer.Option(metavar="FILE", help="A contrastive suite, for robustness and context. Repeatable."),
     ] = None,
-    context_source: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Source context of a suite like ContraPro, as text.")
-    ] = None,
-    context_target: Annotated[Path | None, typer.Option(metavar="FILE", help="Its target context, as text.")] = None,
+    context_source: ContextSource = None,
+    context_target: ContextTarget = None,
     detokenise: Annotated[bool, typer.Option("--detokenise", help="Undo the tokenisation of suites.")] = False,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case suites.")] = False,
-    rule: Annotated[
-        str, typer.Option(help="Score of a candidate: current-sum, current-mean or window-mean (the paper).")
-    ] = "current-sum",
+    rule: ScoringRule = "current-sum",
     trials: Annotated[int, typer.Option(min=1, help="Of approximate randomisation.")] = 10_000,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed, other trials.")] = 12345,
+    seed: TrialSeed = 12345,
     items: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the figures of each window and instance, as JSONL.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
+    device: Device = "auto",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --items.")] = False,
     json_file: JsonFile = None,
 ) -> None:
     """See where attention and loss go, what other window sizes do, and what each context sentence is worth."""
     from rich.console import Console
 
-    from focat.analysis.analyse import Asked, analyse, check_free, parse_parts
+    from focat.analysis.analyse import Asked, analyse, parse_parts
     from focat.analysis.contributions import parse_sides
-    from focat.analysis.phenomena import read_suites
     from focat.analysis.robustness import parse_sizes
     from focat.analysis.systems import Chosen
     from focat.analysis.tables import parse_by, show_analysis
-    from focat.evaluation.scoring import device_named, parse_rule
-    from focat.evaluation.suites import ContextFiles, Form
+    from focat.evaluation.scoring import parse_rule
+    from focat.evaluation.suites import Form, context_files, read_suites
+    from focat.evaluation.test_sets import SPLITS
     from focat.files import write_whole
+    from focat.options import check_free, device_named, one_of
     from focat.progress import Progress
 
-    if (context_source is None) != (context_target is None):
-        raise FocatError("analyse: give both of --context-source and --context-target, or neither")
-    context = ContextFiles(context_source, context_target) if context_source and context_target else None
-    chosen, shown = Chosen(split, source, target, documents, limit), parse_by(by)
+    form, context = Form(detokenise, lowercase), context_files(context_source, context_target)
+    chosen, shown = Chosen(one_of("--split", split, SPLITS), source, target, documents, limit), parse_by(by)
     asked = Asked(
         parse_parts(parts),
         parse_sizes(windows),
         parse_sides(drop),
-        read_suites(suite or [], context, Form(detokenise, lowercase)),
+        [form.suite(published) for published in read_suites(suite or [], context)],
         parse_rule(rule),
         bleu,
         trials,
         seed,
     )
-    check_free(items, overwrite)
+    check_free(items, "--items", overwrite)
     found = analyse(runs, chosen, asked, Progress(), device_named(device))
     show_analysis(found, shown, Console(highlight=False))
     if items is not None:
@@ -654,10 +653,8 @@ def report(
     suite: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="A suite, to show examples from it. Repeatable.")
     ] = None,
-    context_source: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Source context of a suite like ContraPro, as text.")
-    ] = None,
-    context_target: Annotated[Path | None, typer.Option(metavar="FILE", help="Its target context, as text.")] = None,
+    context_source: ContextSource = None,
+    context_target: ContextTarget = None,
     examples: Annotated[int, typer.Option(min=0, help="How many instances to show on which systems disagree.")] = 6,
     window: Annotated[
         Path | None,
@@ -672,27 +669,23 @@ def report(
     plots: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Also write all plots here, as PNG and SVG.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
+    device: Device = "auto",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the page and the plots.")] = False,
 ) -> None:
     """Make one page of it all: tables, plots, attention, examples, and how each figure was obtained."""
     import shlex
 
-    from focat.analysis.phenomena import read_suites
-    from focat.evaluation.suites import AS_PUBLISHED, ContextFiles
+    from focat.evaluation.suites import context_files, read_suites
+    from focat.options import named
     from focat.progress import Progress
-    from focat.report.gather import named
     from focat.report.page import Choices, write_report
 
-    if (context_source is None) != (context_target is None):
-        raise FocatError("report: give both of --context-source and --context-target, or neither")
-    context = ContextFiles(context_source, context_target) if context_source and context_target else None
     page = output or (named(runs[0])[1] / "report.html" if len(runs) == 1 else Path("report.html"))
     write_report(
         runs,
         page,
         results or [],
-        suites=read_suites(suite or [], context, AS_PUBLISHED),
+        suites=read_suites(suite or [], context_files(context_source, context_target)),
         choices=Choices(window, attention_of, layer, examples, device),
         plots=plots,
         overwrite=overwrite,

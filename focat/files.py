@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from focat.errors import FocatError
 
@@ -20,11 +20,18 @@ UNFINISHED = ".unfinished"  # suffix of what is still being written; safe to del
 
 def write_whole(path: Path, content: bytes | str) -> None:
     """Write a file so that no reader, and no crash, ever finds half of it."""
+    with whole_file(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to fill; it takes its place when the block ends, replacing an older one, and vanishes if it fails."""
     beside = path.with_name(path.name + UNFINISHED)
     with disk_errors(path):
         try:
             with beside.open("wb") as file:
-                file.write(content.encode() if isinstance(content, str) else content)
+                yield file
                 file.flush()
                 sync(file.fileno())
             beside.replace(path)

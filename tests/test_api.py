@@ -79,7 +79,7 @@ def test_files(model: focat.Model, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"context": "magic"}, "--context magic: there is no such way"),
+        ({"context": "magic"}, "--context magic: choose regenerate, reuse or none"),
         ({"beam": 0}, "beam: Input should be greater than 0"),
         ({"nbest": 3}, "nbest is 3 but only 2 hypotheses are kept"),
         ({"bean": 4}, "bean: Extra inputs are not permitted"),

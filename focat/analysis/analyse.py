@@ -20,11 +20,11 @@ from focat.analysis.phenomena import Question, effects_of, questions_of
 from focat.analysis.robustness import robustness_of
 from focat.analysis.systems import Chosen, System, corpus_identity, load_system, open_runs, opened_split, texts_of
 from focat.corpus.store import Split
-from focat.errors import FocatError
 from focat.evaluation.comparison import Finding
 from focat.evaluation.scoring import Rule
 from focat.evaluation.significance import SEED, TRIALS, Floats
 from focat.evaluation.suites import Suite
+from focat.options import some_of
 from focat.progress import Progress
 from focat.windows.windows import cut_windows
 
@@ -106,19 +106,9 @@ class Analysis:
         }
 
 
-def check_free(path: Path | None, overwrite: bool) -> None:
-    """Refuse to write over a file of items, before any work is done."""
-    if path is not None and path.exists() and not overwrite:
-        raise FocatError(f"{path}: exists; give another --items, or --overwrite")
-
-
 def parse_parts(text: str) -> list[Part]:
     """Names between commas."""
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in PARTS:
-            raise FocatError(f"--parts {name}: choose from {', '.join(PARTS)}")
-    return [part for part in PARTS if part in names]
+    return some_of("--parts", text, PARTS)
 
 
 def analyse(paths: Sequence[Path], chosen: Chosen, asked: Asked, progress: Progress, device: torch.device) -> Analysis:
@@ -156,7 +146,7 @@ def _examine(
         record["losses"] = {"end": losses.record(), "curves": curves(system.run)}
         measures |= losses.measures()
     if "robustness" in asked.parts:
-        texts = texts_of(system, chosen, len(split.documents) - 1) if asked.bleu else None
+        texts = texts_of(system, chosen, len(split.documents) - 1, progress) if asked.bleu else None
         robustness = robustness_of(system, split, asked.sizes, questions, asked.rule, texts, progress)
         record["robustness"] = robustness.record()
         measures |= robustness.measures()

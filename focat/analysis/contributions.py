@@ -20,7 +20,6 @@ from focat.analysis.systems import System
 from focat.config.schema import WindowSettings
 from focat.corpus.store import Split
 from focat.corpus.vocabulary import END, PAD, SEPARATOR
-from focat.errors import FocatError
 from focat.evaluation.scoring import Scores, sums, token_scores
 from focat.evaluation.significance import (
     SEED,
@@ -31,6 +30,7 @@ from focat.evaluation.significance import (
     mean_formula,
     stars,
 )
+from focat.options import some_of
 from focat.progress import Progress
 from focat.windows.batch import Batch, Side
 from focat.windows.segments import segments_of
@@ -44,11 +44,7 @@ Dropped = int | Literal["all"]
 
 def parse_sides(text: str) -> list[Sides]:
     """Names between commas."""
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in SIDES:
-            raise FocatError(f"--drop {name}: choose from {', '.join(SIDES)}")
-    return [sides for sides in SIDES if sides in names]
+    return some_of("--drop", text, SIDES)
 
 
 def droppable(windows: WindowSettings, sides: Sides) -> list[Dropped]:

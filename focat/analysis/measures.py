@@ -20,10 +20,9 @@ from focat.evaluation.significance import (
     Floats,
     Formula,
     Interval,
-    accuracy_difference_interval,
+    accuracy_difference,
     approximate_randomisation,
     corrected,
-    mcnemar,
     mean_formula,
     paired_bootstrap,
 )
@@ -125,10 +124,7 @@ def shared(first: Measure, second: Measure) -> tuple[Measure, Measure]:
 def _test(first: Measure, second: Measure, trials: int, seed: int) -> tuple[float, Interval, str]:
     """p-value, interval of second − first, and the name of the test."""
     if first.kind == "accuracy":
-        answers = first.statistics[:, 0] > 0, second.statistics[:, 0] > 0
-        p, how = mcnemar(*answers)
-        low, high = accuracy_difference_interval(*answers)
-        return p, Interval(100 * low, 100 * high), how
+        return accuracy_difference(first.statistics[:, 0] > 0, second.statistics[:, 0] > 0)
     pair = first.statistics, second.statistics, first.formula
     p = approximate_randomisation(*pair, trials, seed)
     return p, paired_bootstrap(*pair, RESAMPLES, seed)[1], "approximate randomisation"

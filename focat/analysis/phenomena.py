@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,11 @@ from focat.analysis.contributions import Dropped, Sides, droppable
 from focat.analysis.measures import Indices, Measure, Measures, accuracy, mean
 from focat.analysis.systems import System
 from focat.config.schema import WindowSettings
-from focat.errors import FocatError
 from focat.evaluation.contrastive import Context, chosen, group_of
 from focat.evaluation.groups import Group, score_groups
 from focat.evaluation.scoring import Rule
 from focat.evaluation.significance import Floats
-from focat.evaluation.suites import ContextFiles, Form, Instance, Suite, read_suite
+from focat.evaluation.suites import Instance, Suite
 from focat.progress import Progress
 
 
@@ -43,21 +41,6 @@ class Answers:
     items: Indices  # (questions,) their places among all
     correct: NDArray[np.bool_]  # (questions,)
     margins: Floats  # (questions,) score of the right candidate, less that of the best wrong one
-
-
-def read_suites(paths: Sequence[Path], context: ContextFiles | None, form: Form) -> list[Suite]:
-    """Suites with their context; `context` is that of the one like ContraPro, whose own file does not hold it."""
-    suites: list[Suite] = []
-    for path in paths:
-        suite = read_suite(path)
-        if not suite.has_context:
-            if context is None:
-                raise FocatError(f"{path}: its context is in other files; give --context-source and --context-target")
-            suite = read_suite(path, context)
-        if suite.name in [other.name for other in suites]:
-            raise FocatError(f"{path}: another suite is called {suite.name} too; results could not be told apart")
-        suites.append(replace(suite, instances=[form.instance(instance) for instance in suite.instances]))
-    return suites
 
 
 def questions_of(suites: Sequence[Suite]) -> list[Question]:

@@ -18,7 +18,7 @@ from focat.analysis.systems import System
 from focat.config.schema import WindowSettings
 from focat.corpus.document import Document
 from focat.corpus.store import Split
-from focat.decoding.translator import Translator, window_of
+from focat.decoding.translator import Translator
 from focat.errors import FocatError
 from focat.evaluation.metrics import formula_of, measure
 from focat.evaluation.scoring import Rule
@@ -123,4 +123,4 @@ def _windows(system: System, size: int) -> WindowSettings | None:
         return None
     if system.model.settings.positions == "learned" and size > system.windows.size:
         return None
-    return window_of(system.windows, size)
+    return system.windows.of_size(size)

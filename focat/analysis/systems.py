@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,8 +23,10 @@ from focat.corpus.readers import read_documents
 from focat.corpus.store import Sentences, Split, Store, open_split, writing_split
 from focat.corpus.tokenizer import Tokenizer
 from focat.errors import FocatError
+from focat.evaluation.test_sets import TestSplit, corpus_of_files, documents_of
 from focat.files import digest_of, sha256
 from focat.model.transformer import Transformer
+from focat.progress import Progress
 from focat.training.run import Run
 
 
@@ -31,7 +34,7 @@ from focat.training.run import Run
 class Chosen:
     """Which documents: a split of the store each run was trained on, or two files; of either, perhaps only some."""
 
-    split: str = "test"
+    split: TestSplit = "test"
     source: Path | None = None
     target: Path | None = None
     documents: Path | None = None
@@ -45,17 +48,13 @@ class Chosen:
             raise FocatError(f"analyse: {given} is given without {missing}; attention and loss need both sides")
         if self.documents is not None and self.source is None:
             raise FocatError("analyse: --documents goes with --source and --target")
-        if self.source is None and self.split not in ("dev", "test"):
-            raise FocatError(f"--split {self.split}: choose test or dev; or give --source and --target")
 
     @property
     def corpus(self) -> TextCorpus | IdsCorpus | None:
         """The corpus of the two files."""
         if self.source is None or self.target is None:
             return None
-        if self.documents is None:
-            return TextCorpus(format="text", source=self.source, target=self.target)
-        return IdsCorpus(format="ids", source=self.source, target=self.target, documents=self.documents)
+        return corpus_of_files(self.source, self.target, self.documents)
 
 
 @dataclass(frozen=True)
@@ -127,11 +126,11 @@ def opened_split(system: System, chosen: Chosen) -> Iterator[Split]:
         yield _limited(open_split(Path(folder)), chosen.limit)
 
 
-def texts_of(system: System, chosen: Chosen, documents: int) -> list[Document]:
+def texts_of(system: System, chosen: Chosen, count: int, progress: Progress) -> list[Document]:
     """The first documents as text, as they were before any normalisation."""
-    corpora = [chosen.corpus] if chosen.corpus is not None else getattr(system.settings.data, chosen.split)
-    stream = (document for corpus in corpora for document in read_documents(corpus))
-    return [document for document, _ in zip(stream, range(documents), strict=False)]
+    if chosen.corpus is None:
+        return documents_of(system.run, chosen.split, progress)[:count]
+    return list(islice(read_documents(chosen.corpus), count))
 
 
 def corpus_identity(runs: dict[str, Run], chosen: Chosen) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from rich.console import Console
 from rich.markup import escape
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from focat.analysis.analyse import Analysis
 from focat.analysis.attention import ORDERS, STACKS
-from focat.errors import FocatError
+from focat.options import one_of
 
 By = Literal["layer", "head"]
 _STACKS = {
@@ -28,9 +28,7 @@ _MISSING = "–"
 
 def parse_by(text: str | None) -> By | None:
     """layer or head."""
-    if text is None or text == "layer" or text == "head":
-        return text  # type: ignore[return-value]
-    raise FocatError(f"--by {text}: choose layer or head")
+    return None if text is None else one_of("--by", text, get_args(By))
 
 
 def show_analysis(found: Analysis, by: By | None, console: Console) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from focat.config.data import DataSettings, FilePath, Section
+from focat.errors import FocatError
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
@@ -51,6 +52,23 @@ class WindowSettings(Section):
     def size(self) -> int:
         """K: the most sentences a window can have."""
         return self.before + 1 + self.after
+
+    def of_size(self, size: int | None) -> WindowSettings:
+        """The same windows with so many sentences (None: as they are); those behind the current one stay.
+
+        A target as long as its source stays as long; a shorter one stays as it is, if the source is not shorter yet.
+        """
+        if size is None:
+            return self
+        before = size - 1 - self.after
+        if before < 0:
+            raise FocatError(f"--window {size}: this model looks {self.after} sentences ahead; ask for more than that")
+        target = None if self.target[0] == self.before else min(self.target[0], before)
+        return self.model_copy(update={"before": before, "target_before": target})
+
+    def __str__(self) -> str:
+        """4to4."""
+        return f"{self.size}to{sum(self.target) + 1}"
 
 
 PRESETS: dict[str, dict[str, Any]] = {

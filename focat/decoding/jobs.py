@@ -26,7 +26,8 @@ from focat.decoding.journal import Journal, journal_of
 from focat.decoding.translation import Translation
 from focat.decoding.translator import Recall, Translator, compute
 from focat.errors import FocatError
-from focat.files import UNFINISHED, disk_errors, sha256, sync
+from focat.files import disk_errors, sha256, whole_file
+from focat.options import in_a_folder
 from focat.progress import Progress
 
 STDOUT = Path("-")
@@ -65,10 +66,7 @@ class Job:
     def check(self) -> int | None:
         """Find what is wrong before any work is done; returns how many sentences there are, if that can be known."""
         if self.output != STDOUT:
-            if self.output.is_dir():
-                raise FocatError(f"{self.output}: a folder, where a file was expected")
-            if not self.output.parent.is_dir():
-                raise FocatError(f"{self.output}: there is no folder {self.output.parent}")
+            in_a_folder(self.output)
             if self.input != STDIN and self.output.exists() and self.output.samefile(self.input):
                 raise FocatError(f"{self.output}: is the input; give another -o")
             if self.output.exists() and not self.overwrite and not self.journal.exists():
@@ -123,7 +121,7 @@ def run_job(job: Job, translator: Translator, weights: list[str], progress: Prog
         figures = _translate(job, translator, total, progress, sys.stdout.buffer, None)
     else:
         with journal_of(job.journal, _identity(job, translator, weights), afresh=job.overwrite) as journal:
-            with _whole_file(job.output) as out:
+            with _output(job.output) as out:
                 figures = _translate(job, translator, total, progress, out, journal)
             journal.remove()
     for note in figures.notes():
@@ -186,22 +184,13 @@ def _identity(job: Job, translator: Translator, weights: list[str]) -> dict[str,
 
 
 @contextmanager
-def _whole_file(path: Path) -> Iterator[BinaryIO]:
+def _output(path: Path) -> Iterator[BinaryIO]:
     """A file that takes its place when the block ends, compressed if its name says so."""
-    beside = path.with_name(path.name + UNFINISHED)
-    with disk_errors(path):
-        try:
-            with beside.open("wb") as file:
-                compressed = _compressed(path, file)
-                yield compressed
-                if compressed is not file:
-                    compressed.close()
-                file.flush()
-                sync(file.fileno())
-            beside.replace(path)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
+    with whole_file(path) as file:
+        compressed = _compressed(path, file)
+        yield compressed
+        if compressed is not file:
+            compressed.close()
 
 
 def _compressed(path: Path, file: BinaryIO) -> BinaryIO:

@@ -21,7 +21,7 @@ from focat.corpus.vocabulary import PAD, SEPARATOR, START
 from focat.decoding.choice import Chooser, drawn, likeliest
 from focat.decoding.constraints import fewest_tokens
 from focat.decoding.hypotheses import Hypotheses, Windows
-from focat.decoding.int8 import int8_copy
+from focat.decoding.linear import Int8Linear, PackedLinear, can_pack, copy_with
 from focat.decoding.repeat import repeat
 from focat.errors import FocatError
 from focat.model import DecoderCache, Transformer
@@ -30,7 +30,8 @@ from focat.windows.scramble import scramble
 from focat.windows.segments import segments_of
 
 _STRIDE, _STRIDE_GPU = 2, 32
-_BATCH_TOKENS, _BATCH_TOKENS_GPU = 4096, 65_536
+_BATCH_TOKENS, _BATCH_TOKENS_GPU = 16_384, 65_536
+_BEGIN_TOKENS = 512  # of source and prefix that are read together on a CPU
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,13 @@ class Request:
     """The current sentence of the source; its last one if not given."""
     number: int | None = None
     """Seeds its sampling together with the seed of the settings; its place among the requests if not given."""
+
+    @property
+    def left(self) -> int:
+        """Source tokens whose translation is not forced."""
+        closed = list(self.prefix).count(SEPARATOR)
+        ends = [i + 1 for i, token in enumerate(self.source) if token == SEPARATOR]
+        return len(self.source) - ([0, *ends][min(closed, len(ends))])
 
 
 @dataclass(frozen=True)
@@ -75,12 +83,19 @@ class Searcher:
         self.projections: list[Callable[[Tensor], Tensor]] = [model.project for model in models]
         self.settings = settings
         self.device = models[0].output_weight.device
-        if settings.int8:
-            if self.device.type != "cpu":
-                raise FocatError("decoding.int8: only CPUs compute with eight-bit integers here; leave it out on a GPU")
-            self.models, self.projections = map(list, zip(*map(int8_copy, self.models), strict=True))
+        if settings.int8 and self.device.type != "cpu":
+            raise FocatError("decoding.int8: only CPUs compute with eight-bit integers here; leave it out on a GPU")
+        if settings.int8 or all(map(can_pack, self.models)):
+            made = [copy_with(Int8Linear if settings.int8 else PackedLinear, model) for model in self.models]
+            self.models, self.projections = map(list, zip(*made, strict=True))
         self.static = self.device.type == "cuda"  # shapes stay as they are for a stride, so that it can be recorded
         self.stride = _STRIDE_GPU if self.static else _STRIDE  # steps between two looks at which windows are over
+
+    @property
+    def batch_tokens(self) -> int:
+        """Source tokens of a batch, padding included."""
+        usual = _BATCH_TOKENS if self.device.type == "cpu" else _BATCH_TOKENS_GPU
+        return (self.settings.batch_tokens or usual) // self.settings.hypotheses
 
     @torch.inference_mode()
     def __call__(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
@@ -92,15 +107,11 @@ class Searcher:
         return found
 
     def _batches(self, requests: Sequence[Request]) -> Iterator[list[int]]:
-        """Requests of similar length together, as many as the budget allows; the longest first."""
-        usual = _BATCH_TOKENS if self.device.type == "cpu" else _BATCH_TOKENS_GPU
-        budget = (self.settings.batch_tokens or usual) // self.settings.hypotheses
-        order = sorted(
-            range(len(requests)), key=lambda i: (len(requests[i].source), len(requests[i].prefix)), reverse=True
-        )
+        """Requests with about as much left to translate, as many as the budget allows; the longest windows first."""
+        order = sorted(range(len(requests)), key=lambda i: requests[i].left, reverse=True)
         while order:
-            count = max(budget // len(requests[order[0]].source), 1)
-            yield order[:count]
+            count = max(self.batch_tokens // max(len(requests[i].source) for i in order), 1)
+            yield sorted(order[:count], key=lambda i: len(requests[i].source) + len(requests[i].prefix), reverse=True)
             order = order[count:]
 
     def _search(self, requests: list[Request], places: list[int]) -> Iterator[tuple[int, list[Hypothesis]]]:
@@ -183,7 +194,21 @@ class Searcher:
         return lambda totals, logits, allowed: drawn(totals, logits, allowed, hypotheses.luck, temperature, top_p)
 
     def _begin(self, requests: list[Request], room: int) -> tuple[list[DecoderCache], Tensor]:
-        """Encode the sources and read the prefixes: caches of one row to a window, and logits of the first token."""
+        """Encode the sources and read the prefixes: caches of one row to a window, and logits of the first token.
+
+        A few windows at a time, so that there is little padding: what is read here is longer than what follows.
+        """
+        width = max(len(request.source) + len(request.prefix) for request in requests)
+        at_once = len(requests) if self.static else max(_BEGIN_TOKENS // width, 1)
+        begun = [self._read(requests[i : i + at_once]) for i in range(0, len(requests), at_once)]
+        room += 1 + max(len(request.prefix) for request in requests)
+        caches = [DecoderCache.joined(parts, room) for parts in zip(*(caches for caches, _ in begun), strict=True)]
+        if self.static:
+            for cache in caches:
+                cache.past[:, :, :, cache.length :] = 0  # columns are looked at before they are written
+        return caches, torch.cat([logits for _, logits in begun])
+
+    def _read(self, requests: list[Request]) -> tuple[list[DecoderCache], Tensor]:
         tokens = _padded([list(request.source) for request in requests]).to(self.device)
         segments = segments_of(tokens)
         current = segments.amax(1)
@@ -192,18 +217,14 @@ class Searcher:
                 current[i] = request.current
         source = Side(tokens, segments, current)
         prefixes = _padded([[START, *request.prefix] for request in requests], front=True).to(self.device)
-        room += prefixes.shape[1]
-        caches = [model.start(model.encode(source), room=room) for model in self.models]
-        if self.static:
-            for cache in caches:
-                cache.past.zero_()  # columns are looked at before they are written, and a NaN would pass any mask
+        caches = [model.start(model.encode(source), room=prefixes.shape[1]) for model in self.models]
         return caches, self._logits(caches, prefixes, [None] * len(caches))
 
     def _logits(self, caches: list[DecoderCache], tokens: Tensor, columns: list[int | None]) -> Tensor:
         """Logits of what follows these tokens, (windows, beam, vocabulary), up to a constant; an even mix of models."""
         logits = []
         for model, project, cache, seen in zip(self.models, self.projections, caches, columns, strict=True):
-            hidden = model.step(cache, tokens, seen)[:, -1]  # (rows, width)
+            hidden = model.step(cache, tokens, seen, last=tokens.shape[1] > 1)[:, -1]  # (rows, width)
             logits.append(project(hidden).float().view(-1, cache.beam, model.output_weight.shape[0]))
         if len(logits) == 1:
             return logits[0]

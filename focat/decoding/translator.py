@@ -21,6 +21,7 @@ from focat.decoding.search import Hypothesis, Request, Searcher
 from focat.decoding.translation import Alternative, Translation, on_one_line
 from focat.errors import FocatError
 from focat.model.transformer import Transformer
+from focat.options import one_of
 
 ContextRule = Literal["regenerate", "reuse", "none"]
 CONTEXT_RULES: tuple[ContextRule, ...] = get_args(ContextRule)
@@ -52,9 +53,7 @@ _OVER: Final = _Over()
 
 def parse_context(text: str) -> ContextRule:
     """A way to have target context, by its name."""
-    if text not in CONTEXT_RULES:
-        raise FocatError(f"--context {text}: there is no such way; {', '.join(CONTEXT_RULES)}")
-    return text
+    return one_of("--context", text, CONTEXT_RULES)
 
 
 def compute(_: Sequence[Request], answer: Callable[[], Answers]) -> Answers:
@@ -142,15 +141,6 @@ class _Round:
         self.longest = max(self.longest, len(task.request.source))
 
 
-def window_of(windows: WindowSettings, size: int) -> WindowSettings:
-    """The same windows with so many sentences; those behind the current one stay."""
-    before = size - 1 - windows.after
-    if before < 0:
-        raise FocatError(f"--window {size}: this model looks {windows.after} sentences ahead; ask for more than that")
-    target = None if windows.target_before is None else min(windows.target_before, before)
-    return windows.model_copy(update={"before": before, "target_before": target})
-
-
 class Translator:
     """Translates documents with one model, or an ensemble of several."""
 
@@ -180,7 +170,7 @@ class Translator:
         self.reuses = context == "reuse" and windows.target[0] > 0
         """Whether sentences of a document wait for each other."""
         self._searcher = Searcher([_told_of(model, windows) for model in models], search)
-        self._room = _batch_tokens(self._searcher) * (1 if self.reuses else _POOL)
+        self._room = self._searcher.batch_tokens * (1 if self.reuses else _POOL)
 
     def translate(self, documents: Iterable[Sequence[str]]) -> Iterator[list[Translation]]:
         """Each document's translations, in order, as soon as they are there."""
@@ -374,9 +364,3 @@ def _told_of(model: Transformer, windows: WindowSettings) -> Transformer:
     told = copy.copy(model)
     told.windows = windows
     return told
-
-
-def _batch_tokens(searcher: Searcher) -> int:
-    """Source tokens of a batch, padding included."""
-    usual = 4096 if searcher.device.type == "cpu" else 65_536
-    return (searcher.settings.batch_tokens or usual) // searcher.settings.hypotheses

@@ -23,15 +23,16 @@ from focat.evaluation.significance import (
     TRIALS,
     Correction,
     Interval,
-    accuracy_difference_interval,
+    accuracy_difference,
     approximate_randomisation,
     corrected,
-    mcnemar,
+    p_text,
     paired_bootstrap,
     permutation_of_means,
     stars,
 )
 from focat.evaluation.systems import Column, System
+from focat.options import one_of
 from focat.progress import Progress
 
 Test = Literal["randomisation", "bootstrap"]
@@ -110,18 +111,12 @@ def compare(
 
 def parse_test(name: str) -> Test:
     """The test of that name."""
-    for test in get_args(Test):
-        if test == name:
-            return test  # type: ignore[no-any-return]
-    raise FocatError(f"--test {name}: choose from {', '.join(get_args(Test))}")
+    return one_of("--test", name, get_args(Test))
 
 
 def parse_correction(name: str) -> Correction:
     """The correction of that name."""
-    for correction in get_args(Correction):
-        if correction == name:
-            return correction  # type: ignore[no-any-return]
-    raise FocatError(f"--correction {name}: choose from {', '.join(get_args(Correction))}")
+    return one_of("--correction", name, get_args(Correction))
 
 
 def shared_columns(systems: Sequence[System], progress: Progress) -> list[str]:
@@ -153,10 +148,7 @@ def _test(
 ) -> tuple[float, Interval, str]:
     """p-value, interval of second − first, and the name of the test."""
     if first.kind == "accuracy":
-        answers = first.items[:, 0] > 0, second.items[:, 0] > 0
-        p, how = mcnemar(*answers)
-        low, high = accuracy_difference_interval(*answers)
-        return p, Interval(100 * low, 100 * high), how
+        return accuracy_difference(first.items[:, 0] > 0, second.items[:, 0] > 0)
     bootstrap_p, interval = paired_bootstrap(first.items, second.items, first.formula, resamples, seed)
     if first.kind == "mean":
         return permutation_of_means(first.items[:, 0], second.items[:, 0], trials, seed), interval, "permutation"
@@ -179,8 +171,8 @@ def show_comparison(comparison: Comparison, console: Console) -> None:
             finding.column,
             figure_text(finding.column, finding.difference, "+"),
             f"\\[{low}, {high}]",
-            _p_text(finding.p),
-            _p_text(finding.corrected),
+            p_text(finding.p),
+            p_text(finding.corrected),
             finding.stars,
             finding.test,
         )
@@ -214,7 +206,3 @@ def _show_scores(comparison: Comparison, console: Console) -> None:
 def _after(correction: Correction) -> str:
     names = {"holm": "p (Holm)", "benjamini-hochberg": "p (B-H)", "none": "p (uncorrected)"}
     return names[correction]
-
-
-def _p_text(p: float) -> str:
-    return f"{p:.4f}" if p >= 0.0001 else "< 0.0001"

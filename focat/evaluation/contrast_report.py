@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,15 +17,15 @@ from focat.evaluation.disc import (
     Accuracy,
     Figure,
     by_distance,
+    column_of,
     count,
-    disc_of_distances,
-    disc_of_phenomena,
+    disc_of,
     pooled,
 )
 from focat.evaluation.generated_accuracy import OUTCOMES, Produced
 from focat.evaluation.scoring import RULES, Precision, Rule
 from focat.evaluation.suites.form import Form
-from focat.evaluation.suites.instance import Suite
+from focat.evaluation.suites.instance import Instance, Suite
 
 
 @dataclass(frozen=True)
@@ -95,25 +95,29 @@ def sections(results: Sequence[Result], setup: Setup) -> list[Section]:
         if result.produced:
             found.append(_produced_section(result, setup))
     suites = [result.suite for result in results]
-    columns = _phenomena(results, setup.rule)
-    if len(columns) > 1:
-        figures = [_figure(name, column) for name, column in columns.items()]
-        summary = disc_of_phenomena(columns)
-        figures += summary or [pooled("all", columns)]
-        others = {rule: 100 * pooled("all", _phenomena(results, rule)).share for rule in RULES if rule != setup.rule}
-        found.append(Section("By phenomenon", figures, (), setup.signature(suites), others))
+    phenomena = _together(results, setup.rule, lambda instance: instance.phenomenon)
+    if len(phenomena) > 1:
+        figures = [_figure(name, column) for name, column in phenomena.items()]
+        summary, remarks = disc_of(_together(results, setup.rule, column_of))
+        overall = sum(phenomena.values(), Accuracy(0, 0))
+        figures += summary
+        if not summary or summary[0].total < overall.total:
+            figures.append(_figure("all", overall))
+        others = {
+            rule: 100 * pooled("all", _together(results, rule, column_of)).share for rule in RULES if rule != setup.rule
+        }
+        found.append(Section("By phenomenon", figures, remarks, setup.signature(suites), others))
     return found
 
 
 def _section(result: Result, setup: Setup) -> Section:
-    instances = result.suite.instances
-    distances = by_distance(instances, result.right(setup.rule))
-    overall = pooled("all", distances)
+    instances, right = result.suite.instances, result.right(setup.rule)
+    distances = by_distance(instances, right)
     figures = [_figure(name, column) for name, column in distances.items()] if len(distances) > 1 else []
-    figures.append(Figure("all", overall.share, overall.interval, overall.total, overall.right))
+    figures.append(_figure("all", Accuracy(sum(right), len(right))))
     remarks: list[str] = []
     if result.suite.kind != "voita":  # whose Disc. is over phenomena
-        summary, remarks = disc_of_distances(distances)
+        summary, remarks = disc_of(count(instances, right, column_of))
         figures += summary
     others = {rule: 100 * sum(result.right(rule)) / len(instances) for rule in RULES if rule != setup.rule}
     title = f"{result.suite.name}: {len(instances):,} instances, {result.suite.candidates:,} candidates"
@@ -134,12 +138,10 @@ def _produced_section(result: Result, setup: Setup) -> Section:
     return Section(f"{result.suite.name}: what its translations say", figures, (), signature)
 
 
-def _phenomena(results: Sequence[Result], rule: Rule) -> dict[str, Accuracy]:
-    found: dict[str, Accuracy] = {}
-    for result in results:
-        for name, accuracy in count(result.suite.instances, result.right(rule), lambda i: i.phenomenon).items():
-            found[name] = found.get(name, Accuracy(0, 0)) + accuracy
-    return found
+def _together(results: Sequence[Result], rule: Rule, by: Callable[[Instance], str]) -> dict[str, Accuracy]:
+    """The instances of all suites, by some name they have."""
+    instances = [instance for result in results for instance in result.suite.instances]
+    return count(instances, [right for result in results for right in result.right(rule)], by)
 
 
 def _figure(name: str, accuracy: Accuracy) -> Figure:

@@ -11,15 +11,24 @@ import torch
 
 from focat.config.schema import SearchSettings, WindowSettings
 from focat.corpus.tokenizer import Tokenizer
-from focat.decoding.translator import Translator, window_of
+from focat.decoding.translator import Translator
 from focat.errors import FocatError
 from focat.evaluation.contrast_report import Result, Setup
 from focat.evaluation.contrastive import Context, TargetContext, Uneven, answers, with_own_context
 from focat.evaluation.generated_accuracy import produce
 from focat.evaluation.scoring import Precision, Rule
-from focat.evaluation.suites import AS_PUBLISHED, ContextFiles, ContextFolder, Form, Instance, Suite, read_suite
+from focat.evaluation.suites import (
+    AS_PUBLISHED,
+    ContextFiles,
+    ContextFolder,
+    Form,
+    Suite,
+    context_files,
+    read_suites,
+)
 from focat.files import sha256
 from focat.model.transformer import Transformer
+from focat.options import one_of
 from focat.progress import Progress
 from focat.training.run import Run
 
@@ -40,35 +49,15 @@ class Asking:
 
 def parse_target(text: str) -> TargetContext:
     """Where target context comes from, by its name."""
-    for known in get_args(TargetContext):
-        if text == known:
-            return known  # type: ignore[no-any-return]
-    raise FocatError(f"--target-context {text}: there is no such context; choose gold, own or none")
+    return one_of("--target-context", text, get_args(TargetContext))
 
 
 def parse_uneven(text: str) -> Uneven:
     """What becomes of source context without its translation, by its name."""
-    for known in get_args(Uneven):
-        if text == known:
-            return known  # type: ignore[no-any-return]
-    raise FocatError(f"--uneven {text}: choose shorter or source")
+    return one_of("--uneven", text, get_args(Uneven))
 
 
-def parse_precision(text: str) -> Precision:
-    """What a model computes in, by its name."""
-    for known in get_args(Precision):
-        if text == known:
-            return known  # type: ignore[no-any-return]
-    raise FocatError(f"--precision {text}: choose float32 or bfloat16")
-
-
-def check_free(path: Path | None, overwrite: bool) -> None:
-    """Refuse to write over a file, before any work is done."""
-    if path is not None and path.exists() and not overwrite:
-        raise FocatError(f"{path}: exists; give another --instances, or --overwrite")
-
-
-def read_suites(
+def suites_for(
     paths: Sequence[Path],
     run: Run,
     window: int | None = None,
@@ -77,34 +66,16 @@ def read_suites(
     documents: Path | None = None,
 ) -> list[Suite]:
     """All suites; the one like ContraPro takes the context files or the folder of documents."""
-    if (source is None) != (target is None):
-        raise FocatError("give both of --context-source and --context-target, or neither")
-    if source is not None and documents is not None:
-        raise FocatError("give either --context-source and --context-target, or --documents; not both")
+    context: ContextFiles | ContextFolder | None = context_files(source, target)
+    if context is not None and documents is not None:
+        raise FocatError("give either --context-source and --context-target, or --context-folder; not both")
     settings = run.settings
-    before = _windows(settings.windows, window).before
-    context: ContextFiles | ContextFolder | None = None
-    if source is not None and target is not None:
-        context = ContextFiles(source, target)
-    elif documents is not None:
+    before = settings.windows.of_size(window).before
+    if documents is not None:
         languages = settings.data.source_language, settings.data.target_language
         context = ContextFolder(documents, languages, before)
-    suites: list[Suite] = []
-    for path in paths:
-        suite = read_suite(path)
-        if not suite.has_context and context is not None:
-            suite, context = read_suite(path, context), None
-        if not suite.has_context and before > 0:
-            raise FocatError(
-                f"{path}: its context is in other files; give --context-source and --context-target, or --documents "
-                "(or --window 1, to ask without context)"
-            )
-        if suite.name in [other.name for other in suites]:
-            raise FocatError(f"{path}: another suite is called {suite.name} too; results could not be told apart")
-        suites.append(suite)
-    if context is not None:
-        raise FocatError("--context-source, --context-target and --documents are for a suite like ContraPro: give one")
-    return suites
+    without = "give --context-source and --context-target, or --context-folder (or --window 1, to ask without context)"
+    return read_suites(paths, context, without if before > 0 else None)
 
 
 def ask(
@@ -113,12 +84,12 @@ def ask(
     """The answers of a system to suites, and all there is to say about how they were obtained."""
     settings, weights = run.settings, run.weights_folder()
     model, tokenizer = run.load_model(weights, device), run.tokenizer
-    windows = _windows(settings.windows, asking.window)
+    windows = settings.windows.of_size(asking.window)
     search = SearchSettings(**{name: getattr(settings.decoding, name) for name in SearchSettings.model_fields})
     given = Context.of(windows, target=asking.target, uneven=asking.uneven, fill=asking.fill)
     results = []
     for suite in suites:
-        instances: Sequence[Instance] = [asking.form.instance(instance) for instance in suite.instances]
+        instances = asking.form.suite(suite).instances
         progress.say(f"{suite.name}: {len(instances):,} instances, {suite.candidates:,} candidates")
         if asking.target == "own" and given.target_before:
             instances = with_own_context(instances, _translate(model, tokenizer, windows, search, progress))
@@ -127,10 +98,6 @@ def ask(
         results.append(Result(replace(suite, instances=instances), found, said))
     digest = sha256(weights / "weights.safetensors")
     return results, Setup(asking.rule, given, asking.form, asking.precision, digest, search)
-
-
-def _windows(settings: WindowSettings, size: int | None) -> WindowSettings:
-    return settings if size is None else window_of(settings, size)
 
 
 def _translate(

@@ -9,16 +9,49 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from focat.evaluation.suites.instance import Instance
+from focat.evaluation.significance import accuracy_interval
 
 PHENOMENA = ("deixis", "lex_cohesion", "ellipsis_infl", "ellipsis_vp")
 """The columns of Disc. in En→Ru."""
 DISTANCES = ("d=1", "d=2", "d=3", "d>3")
 """The columns of Disc. where antecedents have a distance, as in En→De."""
 OWN_SENTENCE, UNKNOWN = "d=0", "unknown distance"
-_Z = 1.959963984540054  # 95 % of a normal distribution are within so many deviations
+
+
+class Question(Protocol):
+    """What is known of an instance, by whatever name it goes."""
+
+    @property
+    def phenomenon(self) -> str:
+        """What it is about."""
+
+    @property
+    def distance(self) -> int | None:
+        """Sentences between the current one and what decides; None if nobody knows."""
+
+
+Asked = TypeVar("Asked", bound=Question)
+
+
+def distance_of(question: Question) -> str:
+    """The name of its distance."""
+    distance = question.distance
+    return UNKNOWN if distance is None else f"d={distance}" if distance <= 3 else "d>3"
+
+
+def column_of(question: Question) -> str:
+    """The column of Disc. that a question counts in; or `d=0` or `unknown distance`, which do not count.
+
+    The four phenomena of En→Ru are decided by other sentences, at whatever distance.
+    """
+    return question.phenomenon if question.phenomenon in PHENOMENA and question.distance != 0 else distance_of(question)
+
+
+def counts(column: str) -> bool:
+    """Whether a column is one of Disc."""
+    return column in PHENOMENA or column in DISTANCES
 
 
 @dataclass(frozen=True)
@@ -36,11 +69,7 @@ class Accuracy:
     @property
     def interval(self) -> tuple[float, float]:
         """Where the share is with 95 % confidence (Wilson, 1927)."""
-        n, p, square = self.total, self.share, _Z * _Z
-        middle = (p + square / (2 * n)) / (1 + square / n)
-        reach = _Z * math.sqrt(p * (1 - p) / n + square / (4 * n * n)) / (1 + square / n)
-        low = 0.0 if self.right == 0 else middle - reach
-        return low, 1.0 if self.right == self.total else middle + reach
+        return accuracy_interval(self.right, self.total)
 
     def __add__(self, other: Accuracy) -> Accuracy:
         return Accuracy(self.right + other.right, self.total + other.total)
@@ -97,38 +126,34 @@ def is_misprint(printed: float, computed: float, decimals: int = 2) -> bool:
     return bool(abs(printed - computed) > 1.5 * 10**-decimals)
 
 
-def column_of(instance: Instance) -> str:
-    """The column of its distance."""
-    distance = instance.distance
-    return UNKNOWN if distance is None else f"d={distance}" if distance <= 3 else "d>3"
-
-
-def count(instances: Sequence[Instance], right: Sequence[bool], by: Callable[[Instance], str]) -> dict[str, Accuracy]:
-    """The accuracy of each kind of instance, in the order in which kinds turn up."""
+def count(questions: Sequence[Asked], right: Sequence[bool], by: Callable[[Asked], str]) -> dict[str, Accuracy]:
+    """The accuracy of each kind of question, in the order in which kinds turn up."""
     found: dict[str, Accuracy] = {}
-    for instance, answer in zip(instances, right, strict=True):
-        name = by(instance)
+    for question, answer in zip(questions, right, strict=True):
+        name = by(question)
         found[name] = found.get(name, Accuracy(0, 0)) + Accuracy(int(answer), 1)
     return found
 
 
-def by_distance(instances: Sequence[Instance], right: Sequence[bool]) -> dict[str, Accuracy]:
+def by_distance(questions: Sequence[Question], right: Sequence[bool]) -> dict[str, Accuracy]:
     """The accuracy of each distance, nearest first, those that nobody knows last."""
-    found = count(instances, right, column_of)
+    found = count(questions, right, distance_of)
     return {name: found[name] for name in (OWN_SENTENCE, *DISTANCES, UNKNOWN) if name in found}
 
 
-def disc_of_distances(columns: Mapping[str, Accuracy]) -> tuple[list[Figure], list[str]]:
-    """Disc., Disc_avg and Disc_all-d of what has a distance, and what is to be said about it."""
-    beyond = {name: columns[name] for name in DISTANCES if name in columns}
+def disc_of(columns: Mapping[str, Accuracy]) -> tuple[list[Figure], list[str]]:
+    """Disc., Disc_avg and Disc_all-d of columns as `column_of` names them, and what is to be said about it."""
+    inside = {name: columns[name] for name in (*PHENOMENA, *DISTANCES) if name in columns}
     figures, remarks = [], []
-    if beyond:
-        figures = [pooled("Disc.", beyond), averaged("Disc_avg", beyond)]
+    if inside:
+        figures = [pooled("Disc.", inside), averaged("Disc_avg", inside)]
         if OWN_SENTENCE in columns:
-            figures.append(pooled("Disc_all-d", {OWN_SENTENCE: columns[OWN_SENTENCE], **beyond}))
-    missing = [name for name in DISTANCES if name not in columns]
-    if beyond and missing:
-        remarks.append(f"no instance has {_listed(missing, 'or')}: Disc. is over {_listed(list(beyond), 'and')} alone")
+            figures.append(pooled("Disc_all-d", {OWN_SENTENCE: columns[OWN_SENTENCE], **inside}))
+    for family, verb in ((PHENOMENA, "is about"), (DISTANCES, "has")):
+        missing = [name for name in family if name not in columns]
+        if 0 < len(missing) < len(family):
+            over = _listed(list(inside), "and")
+            remarks.append(f"no instance {verb} {_listed(missing, 'or')}: Disc. is over {over} alone")
     if UNKNOWN in columns:
         total = sum(column.total for column in columns.values())
         remarks.append(
@@ -136,14 +161,6 @@ def disc_of_distances(columns: Mapping[str, Accuracy]) -> tuple[list[Figure], li
             "and not in Disc."
         )
     return figures, remarks
-
-
-def disc_of_phenomena(columns: Mapping[str, Accuracy]) -> list[Figure]:
-    """Disc. and Disc_avg of the four phenomena of En→Ru, if all are there."""
-    if not all(name in columns for name in PHENOMENA):
-        return []
-    four = {name: columns[name] for name in PHENOMENA}
-    return [pooled("Disc.", four), averaged("Disc_avg", four)]
 
 
 def _listed(names: Sequence[str], conjunction: str) -> str:

@@ -17,6 +17,7 @@ from focat.corpus.tokenizer import Tokenizer
 from focat.errors import FocatError
 from focat.evaluation.scoring import Precision, fits, token_scores, working_in
 from focat.model.transformer import Transformer
+from focat.options import one_of
 from focat.progress import QUIET, Progress
 from focat.windows.batch import Batch
 from focat.windows.texts import WindowText, batch_of_texts
@@ -75,9 +76,7 @@ class Pair:
 def parse_style(text: str | None, output: Path | None) -> str:
     """tsv or jsonl, as asked for or as a file is called."""
     style = text or ("jsonl" if output is not None and output.suffix == ".jsonl" else "tsv")
-    if style not in ("tsv", "jsonl"):
-        raise FocatError(f"--format {style}: choose tsv or jsonl")
-    return style
+    return one_of("--format", style, ("tsv", "jsonl"))
 
 
 def read_pairs(source: Path, target: Path) -> list[list[Pair]]:

@@ -179,12 +179,6 @@ def write_evaluation(path: Path, record: dict[str, Any]) -> None:
     write_whole(path, re.sub(r"\[\n[\s\d.,eE+-]+\]", lambda found: "".join(found[0].split()), text) + "\n")
 
 
-def check_output(path: Path | None, overwrite: bool) -> None:
-    """Refuse to write over a file, before any work is done."""
-    if path is not None and path.exists() and not overwrite:
-        raise FocatError(f"{path}: exists; give another --output, or --overwrite")
-
-
 def write_translations(path: Path, documents: Documents) -> None:
     """A sentence per line, a blank line between documents."""
     write_whole(path, "\n\n".join("\n".join(document) for document in documents) + "\n")

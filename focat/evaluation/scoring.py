@@ -14,14 +14,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from focat.corpus.tokenizer import Tokenizer, Vocabulary
-from focat.errors import FocatError
 from focat.model.transformer import Transformer
+from focat.options import one_of
 from focat.windows.batch import Side
 from focat.windows.texts import WindowText, batch_of_texts
 
 Rule = Literal["current-sum", "current-mean", "window-mean"]
 RULES: tuple[Rule, ...] = get_args(Rule)
 Precision = Literal["float32", "bfloat16"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 _LOGITS = {"cpu": 1 << 23, "cuda": 1 << 28}  # that exist at the same time
 
 
@@ -47,24 +48,17 @@ class Scores:
 
 def parse_rule(text: str) -> Rule:
     """A rule by its name."""
-    for rule in RULES:
-        if text == rule:
-            return rule
-    raise FocatError(f"--rule {text}: there is no such rule; choose one of {', '.join(RULES)}")
+    return one_of("--rule", text, RULES)
+
+
+def parse_precision(text: str) -> Precision:
+    """What a model computes in, by its name."""
+    return one_of("--precision", text, PRECISIONS)
 
 
 def working_in(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
     """Where a model computes in this precision."""
     return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
-
-
-def device_named(name: str) -> torch.device:
-    """A device to compute on; `auto` takes a GPU if there is one."""
-    wanted = ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
-    try:
-        return torch.empty(0, device=wanted).device
-    except (AssertionError, RuntimeError) as error:
-        raise FocatError(f"--device {name}: cannot be used here ({str(error).splitlines()[0]})") from None
 
 
 def fits(vocabulary: Vocabulary, sentences: Sequence[str], most: int) -> bool:

@@ -56,7 +56,7 @@ def accuracy_interval(right: int, asked: int) -> Interval:
     share, z2 = right / asked, _Z**2
     centre = (right + z2 / 2) / (asked + z2)
     reach = _Z * math.sqrt(share * (1 - share) / asked + z2 / (4 * asked**2)) * asked / (asked + z2)
-    return Interval(max(centre - reach, 0.0), min(centre + reach, 1.0))
+    return Interval(0.0 if right == 0 else centre - reach, 1.0 if right == asked else centre + reach)
 
 
 def accuracy_difference_interval(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> Interval:
@@ -84,6 +84,13 @@ def accuracy_difference_interval(first: NDArray[np.bool_], second: NDArray[np.bo
     return Interval(
         difference - reach(high1 - shares[0], shares[1] - low2), difference + reach(shares[0] - low1, high2 - shares[1])
     )
+
+
+def accuracy_difference(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> tuple[float, Interval, str]:
+    """McNemar's p-value, the interval of second − first in per cent, and the name of the test."""
+    p, how = mcnemar(first, second)
+    low, high = accuracy_difference_interval(first, second)
+    return p, Interval(100 * low, 100 * high), how
 
 
 def approximate_randomisation(
@@ -171,6 +178,11 @@ def corrected(p_values: Sequence[float], how: Correction) -> list[float]:
     result = np.empty_like(p)
     result[order] = np.minimum(stepped, 1)
     return list(map(float, result))
+
+
+def p_text(p: float) -> str:
+    """A p-value as tables have it."""
+    return f"{p:.4f}" if p >= 0.0001 else "< 0.0001"
 
 
 def stars(p: float) -> str:

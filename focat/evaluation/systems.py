@@ -6,9 +6,9 @@ Every figure of a system becomes a column: a score that is a function of sums ov
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,10 +16,12 @@ import numpy as np
 
 from focat.corpus.text_files import Lines, is_blank
 from focat.errors import FocatError
+from focat.evaluation.disc import DISTANCES, OWN_SENTENCE, UNKNOWN, column_of, counts, distance_of
 from focat.evaluation.metrics import Figure, formula_of, higher_is_better
 from focat.evaluation.quality import KIND, Measures, evaluate, figures_of, read_texts, reference_digest
 from focat.evaluation.significance import Floats, Formula, mean_formula
 from focat.files import digest_of
+from focat.options import named
 from focat.progress import Progress
 
 Kind = Literal["accuracy", "figure", "mean"]
@@ -64,8 +66,26 @@ class Answer:
     correct: bool
     rule: str
 
+    @classmethod
+    def of(cls, record: dict[str, Any]) -> Answer:
+        """From a line of that file."""
+        distance = record.get("distance")
+        if not isinstance(record["correct"], bool):
+            raise ValueError("`correct` is neither true nor false")
+        return cls(
+            str(record["suite"]),
+            str(record["id"]),
+            str(record.get("phenomenon") or ""),
+            None if distance is None else int(distance),
+            record.get("labels") or {},
+            record.get("right"),
+            record["correct"],
+            str(record.get("rule", "")),
+        )
+
 
 Group = Callable[[Answer], str | None]
+_DISTANCES = (OWN_SENTENCE, *DISTANCES, UNKNOWN)  # in the order of columns
 
 
 def read_systems(
@@ -77,26 +97,18 @@ def read_systems(
 ) -> list[System]:
     """Systems from `FILE` or `NAME=FILE`; files of the same name belong to the same system."""
     files: dict[str, list[Path]] = {}
-    for name, path in zip(*_named(arguments), strict=True):
+    for name, path in zip(*_names_and_paths(arguments), strict=True):
         files.setdefault(name, []).append(path)
     return [_read_system(name, paths, progress, measures, reference, by) for name, paths in files.items()]
 
 
-def _named(arguments: Sequence[str]) -> tuple[list[str], list[Path]]:
+def _names_and_paths(arguments: Sequence[str]) -> tuple[list[str], list[Path]]:
     """A file that is not named is called after itself, or by its whole path where that is not enough."""
-    split = [(None, each) if Path(each).exists() else _split(each) for each in arguments]
-    paths = [Path(path) for _, path in split]
+    given = [named(argument) for argument in arguments]
+    paths = [path for _, path in given]
     stems = [path.stem for path in paths]
-    names = [
-        name or (str(path) if stems.count(path.stem) > 1 else path.stem)
-        for (name, _), path in zip(split, paths, strict=True)
-    ]
+    names = [name or (str(path) if stems.count(path.stem) > 1 else path.stem) for name, path in given]
     return names, paths
-
-
-def _split(argument: str) -> tuple[str | None, str]:
-    name, equals, path = argument.partition("=")
-    return (name, path) if equals and name and path else (None, argument)
 
 
 def _read_system(
@@ -105,13 +117,14 @@ def _read_system(
     answers: list[Answer] = []
     columns: list[Column] = []
     for path in paths:
-        found = _read(path, progress, measures, reference)
-        if isinstance(found[0], Answer):
-            answers += (answer for answer in found if isinstance(answer, Answer))
-        else:
-            columns += (column for column in found if isinstance(column, Column))
+        for found in _read(path, progress, measures, reference):
+            if isinstance(found, Answer):
+                answers.append(found)
+            else:
+                columns.append(found)
     if answers:
-        columns = [*columns_of_answers(answers, by, paths[0]), *columns]
+        check_once(answers, paths[0])
+        columns = [*columns_of_answers(answers, grouping(answers, by)), *columns]
     names = [column.name for column in columns]
     for column in names:
         if names.count(column) > 1:
@@ -119,7 +132,9 @@ def _read_system(
     return System(name, dict(zip(names, columns, strict=True)))
 
 
-def _read(path: Path, progress: Progress, measures: Measures, reference: Path | None) -> list[Answer] | list[Column]:
+def _read(
+    path: Path, progress: Progress, measures: Measures, reference: Path | None
+) -> Sequence[Answer] | Sequence[Column]:
     """What a file holds, by what its first line looks like."""
     lines = Lines(path)
     first = next((line for line in lines if not is_blank(line)), "")
@@ -142,9 +157,12 @@ def _read(path: Path, progress: Progress, measures: Measures, reference: Path | 
 def _read_evaluation(path: Path, record: dict[str, Any]) -> list[Column]:
     try:
         about = str(record["reference"]["sha256"])
-        return [_figure_column(figure, about) for figure in figures_of(record)]
+        columns = [_figure_column(figure, about) for figure in figures_of(record)]
     except (KeyError, TypeError, ValueError) as error:
         raise FocatError(f"{path}: is no whole evaluation ({error!r}); make it again with `focat evaluate`") from None
+    if not columns:
+        raise FocatError(f"{path}: holds no figure; make it again with `focat evaluate`")
+    return columns
 
 
 def _figure_column(figure: Figure, about: str) -> Column:
@@ -188,51 +206,46 @@ def _read_answers(path: Path) -> list[Answer]:
         if is_blank(line):
             continue
         try:
-            record = json.loads(line)
-            correct = record["correct"]
-            if not isinstance(correct, bool):
-                raise lines.error("`correct` is neither true nor false")
-            distance = record.get("distance")
-            answers.append(
-                Answer(
-                    str(record["suite"]),
-                    str(record["id"]),
-                    str(record.get("phenomenon") or ""),
-                    None if distance is None else int(distance),
-                    record.get("labels") or {},
-                    record.get("right"),
-                    correct,
-                    str(record.get("rule", "")),
-                )
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            why = f"has no field {error}" if isinstance(error, KeyError) else "is no JSON object of an instance"
+            answers.append(Answer.of(json.loads(line)))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            why = f"has no field {error}" if isinstance(error, KeyError) else f"is no answer to an instance ({error})"
             raise lines.error(f"{why}; expected a line of `focat contrast --instances`") from None
     if not answers:
         raise FocatError(f"{path}: holds no answers")
     return answers
 
 
-def columns_of_answers(answers: Sequence[Answer], by: str | None, path: Path) -> list[Column]:
-    """Accuracy of each group; Disc., of all that other sentences decide; Disc. all-d, of all, if some need no other."""
-    group = _grouping(answers, by)
+def columns_of_answers(answers: Sequence[Answer], group: Group) -> list[Column]:
+    """Accuracy of each group; Disc. and its relatives (`focat.evaluation.disc`); of all, where that is not one of them.
+
+    Answers of no group (None) count all the same.
+    """
     names = list(dict.fromkeys(name for name in map(group, answers) if name is not None))  # as the file has them
-    if all(name.startswith("d ") for name in names):
-        names.sort()
+    if any(name in DISTANCES for name in names):
+        names.sort(key=lambda name: _DISTANCES.index(name) if name in _DISTANCES else -1)
     answers = sorted(answers, key=lambda answer: (answer.suite, answer.id))  # so that systems agree, whatever the file
-    for one, next_one in pairwise(answers):
-        if (one.suite, one.id) == (next_one.suite, next_one.id):
-            raise FocatError(f"{path}: has instance {one.id} of {one.suite} twice")
-    named = {name: [answer for answer in answers if group(answer) == name] for name in names}
-    beyond = [answer for answer in answers if answer.distance != 0]
-    if beyond:
-        named["Disc."] = beyond
-    if beyond and len(beyond) < len(answers):
-        named["Disc. all-d"] = answers
-    return [_accuracy_column(name, members) for name, members in named.items()]
+    columns = [accuracy_column(name, [answer for answer in answers if group(answer) == name]) for name in names]
+    inside = [answer for answer in answers if counts(column_of(answer))]
+    with_own = [answer for answer in answers if answer.distance == 0 or counts(column_of(answer))]
+    if inside:
+        columns.append(accuracy_column("Disc.", inside))
+        if len(set(map(column_of, inside))) > 1:
+            columns.append(_average_column("Disc_avg", inside))
+        if len(with_own) > len(inside):
+            columns.append(accuracy_column("Disc_all-d", with_own))
+    if answers and all(len(column.items) < len(answers) for column in columns):
+        columns.append(accuracy_column("all", answers))
+    return columns
 
 
-def _grouping(answers: Sequence[Answer], by: str | None) -> Group:
+def check_once(answers: Sequence[Answer], path: Path) -> None:
+    """Refuse two answers to the same instance."""
+    ((suite, instance), times), *_ = Counter((answer.suite, answer.id) for answer in answers).most_common(1)
+    if times > 1:
+        raise FocatError(f"{path}: has instance {instance} of {suite} twice")
+
+
+def grouping(answers: Sequence[Answer], by: str | None = None) -> Group:
     """By phenomenon if there are several, else by distance (all beyond three together), else by a label."""
     if by is None:
         by = "phenomenon" if len({answer.phenomenon for answer in answers}) > 1 else "distance"
@@ -241,9 +254,7 @@ def _grouping(answers: Sequence[Answer], by: str | None) -> Group:
     if by == "suite":
         return lambda answer: answer.suite
     if by == "distance":
-        return lambda answer: (
-            None if answer.distance is None else "d > 3" if answer.distance > 3 else f"d = {answer.distance}"
-        )
+        return lambda answer: None if answer.distance is None else distance_of(answer)
     labels = sorted({label for answer in answers for label in answer.labels})
     if by not in labels:
         known = ", ".join(["phenomenon", "distance", "suite", *labels])
@@ -251,17 +262,33 @@ def _grouping(answers: Sequence[Answer], by: str | None) -> Group:
     return lambda answer: str(answer.labels[by]) if by in answer.labels else None
 
 
-def _accuracy_column(name: str, answers: Sequence[Answer]) -> Column:
+def accuracy_column(name: str, answers: Sequence[Answer]) -> Column:
+    """The share of right answers, in per cent."""
     correct = np.array([answer.correct for answer in answers], np.float64)
-    identity = [(answer.suite, answer.id, answer.right) for answer in answers]
+    items = np.stack([correct, np.ones_like(correct)], axis=1)
+    return Column(name, "accuracy", items, lambda sums: 100 * mean_formula(sums), True, *_identity(answers))
+
+
+def _average_column(name: str, answers: Sequence[Answer]) -> Column:
+    """The plain mean of the accuracies in the columns of Disc."""
+    columns = [column_of(answer) for answer in answers]
+    there = np.array([[column == other for other in dict.fromkeys(columns)] for column in columns], np.float64)
+    correct = np.array([answer.correct for answer in answers], np.float64)
+    items = np.concatenate([correct[:, None] * there, there], axis=1)  # (answers, 2 · columns)
+    return Column(name, "figure", items, _mean_of_columns, True, *_identity(answers))
+
+
+def _mean_of_columns(sums: Floats) -> Floats:
+    """A column that a resample missed does not count in it."""
+    right, asked = np.split(sums, 2, axis=1)
+    shares = np.divide(right, asked, out=np.zeros_like(right), where=asked > 0)
+    mean: Floats = 100 * shares.sum(1) / (asked > 0).sum(1)
+    return mean
+
+
+def _identity(answers: Sequence[Answer]) -> tuple[str, str]:
+    """Which questions these are the answers to, and how they were obtained."""
+    questions = digest_of([(answer.suite, answer.id, answer.right) for answer in answers])
     suites = ", ".join(dict.fromkeys(answer.suite for answer in answers))
     rules = "+".join(sorted({answer.rule for answer in answers}))
-    return Column(
-        name,
-        "accuracy",
-        np.stack([correct, np.ones_like(correct)], axis=1),
-        lambda sums: 100 * mean_formula(sums),
-        True,
-        f"{len(answers)} instances of {suites} ({digest_of(identity)[:12]})",
-        f"rule:{rules}",
-    )
+    return f"{len(answers)} instances of {suites} ({questions[:12]})", f"rule:{rules}"

@@ -81,13 +81,19 @@ class SelfAttention(nn.Module):
         turn: Rotary | None,
         past: Past | None = None,
         record: Record | None = None,
+        last: bool = False,
     ) -> Tensor:
-        """(windows, length, width) from the same; `turn` rotates queries and keys, `past` goes before them."""
+        """(windows, length, width) from the same; `turn` rotates queries and keys, `past` goes before them.
+
+        With `last`, only the last token asks: (windows, 1, width).
+        """
         queries, keys, values = split_heads(self.queries_keys_values(x), self.heads, 3)
         if turn is not None:
             queries, keys = rotate(queries, turn), rotate(keys, turn)
         if past is not None:
             keys, values = past.append(keys, values)
+        if last:
+            queries, mask = queries[:, :, -1:], None if mask is None else mask[..., -1:, :]
         dropout = self.dropout if self.training else 0.0
         attended = attend(queries, keys, values, mask, causal=mask is None, dropout=dropout, record=record)
         return join_heads(attended, self.output)

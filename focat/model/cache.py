@@ -7,10 +7,12 @@ with other hypotheses is then to note other sets; keys and values are never copi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from focat.corpus.vocabulary import PAD, SEPARATOR
 from focat.model.attention import Past
@@ -58,6 +60,45 @@ class DecoderCache:
     shift: Tensor  # (windows,)
     current: Tensor  # (windows,) segment of the current sentence on the target
     length: int = 0  # columns in use
+
+    @classmethod
+    def joined(cls, parts: Sequence[DecoderCache], room: int) -> DecoderCache:
+        """The windows of several caches of as many hypotheses, with room for so many columns.
+
+        Columns and source tokens that a part does not have are on no branch and in no segment.
+        """
+        length = max(part.length for part in parts)
+        first = parts[0].past
+        windows = [len(part.current) for part in parts]
+        past = first.new_empty(*first.shape[:2], sum(windows), room, *first.shape[4:])
+        for part, into in zip(parts, torch.split(past, windows, 2), strict=True):
+            into[:, :, :, : part.length] = part.past[:, :, :, : part.length]
+            into[:, :, :, part.length : length] = 0  # no mask would stop a NaN
+
+        def cat(tensors: list[Tensor], columns: int, fill: int = 0) -> Tensor:
+            return torch.cat([F.pad(tensor, (0, columns - tensor.shape[-1]), value=fill) for tensor in tensors])
+
+        sides = [part.source for part in parts]
+        longest = max(side.tokens.shape[1] for side in sides)
+        return cls(
+            past=past,
+            branch=cat([part.branch[..., : part.length] for part in parts], room),
+            sentences=cat([part.sentences[..., : part.length] for part in parts], room),
+            read=torch.cat([part.read for part in parts]),
+            closed=torch.cat([part.closed for part in parts]),
+            used=parts[0].used.new_full((), length),
+            remembered=torch.cat(
+                [F.pad(part.remembered, (0, 0, 0, longest - part.remembered.shape[-2])) for part in parts], 2
+            ),
+            source=Side(
+                cat([side.tokens for side in sides], longest, PAD),
+                cat([side.segments for side in sides], longest, -1),
+                torch.cat([side.current for side in sides]),
+            ),
+            shift=torch.cat([part.shift for part in parts]),
+            current=torch.cat([part.current for part in parts]),
+            length=length,
+        )
 
     @property
     def beam(self) -> int:

@@ -109,12 +109,25 @@ class DecoderLayer(nn.Module):
         return self._after_self_attention(x, keys, values, cross_mask, cross_record)
 
     def step(
-        self, x: Tensor, past: Past, keys: Tensor, values: Tensor, mask: Tensor, cross_mask: Tensor, turn: Rotary | None
+        self,
+        x: Tensor,
+        past: Past,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor,
+        cross_mask: Tensor,
+        turn: Rotary | None,
+        last: bool = False,
     ) -> Tensor:
-        """The same for the next tokens of each window's hypotheses, given what the layer has read and remembers."""
+        """The same for the next tokens of each window's hypotheses, given what the layer has read and remembers.
+
+        With `last`, only for the last of them, though all are remembered.
+        """
         around = self.around_attention
-        x = around.leave(x, self.attention(around.enter(x), mask, turn, past=past))
-        return self._after_self_attention(x, keys, values, cross_mask)
+        added = self.attention(around.enter(x), mask, turn, past=past, last=last)
+        if last:
+            x, cross_mask = x[:, -1:], cross_mask[..., -1:, :]
+        return self._after_self_attention(around.leave(x, added), keys, values, cross_mask)
 
     def _after_self_attention(
         self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor, record: Record | None = None

@@ -182,8 +182,10 @@ class Transformer(nn.Module):
         )
 
     @torch.no_grad()
-    def step(self, cache: DecoderCache, tokens: Tensor, columns: int | None = None) -> Tensor:
+    def step(self, cache: DecoderCache, tokens: Tensor, columns: int | None = None, last: bool = False) -> Tensor:
         """Read the next tokens of each row, (rows, new): (rows, new, width), as teacher forcing would give it.
+
+        With `last`, where there is one row to a window, only for the last of them: (rows, 1, width).
 
         PAD is skipped over, so that prefixes of different lengths can be read together; what comes out there is noise.
         With `columns`, attention spans so many columns of the cache, in use or not: shapes that stay as they are.
@@ -205,9 +207,10 @@ class Transformer(nn.Module):
         for i, layer in enumerate(self._decoder_layers):
             x = x if i == 0 or entry.again is None else x + entry.again
             keys, values = cache.remembered[i]
-            x = layer.step(x, reading.pasts[i], keys, values, masks[i], cross_masks[i], entry.turn)
+            only_last = last and i == layers - 1
+            x = layer.step(x, reading.pasts[i], keys, values, masks[i], cross_masks[i], entry.turn, only_last)
         hidden: Tensor = self.decoder_norm(x)
-        return hidden.view(rows, new, -1)
+        return hidden.view(rows, 1 if last else new, -1)
 
     def _enter(self, side: Side, positions: Tensor, table: nn.Embedding, learned: nn.Embedding | None) -> Entry:
         """Tokens, positions and segments, added up."""

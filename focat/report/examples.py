@@ -9,24 +9,24 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Any
 
-from focat.corpus.readers import read_documents
 from focat.errors import FocatError
 from focat.evaluation.quality import reference_digest
 from focat.evaluation.suites import Instance, Suite
+from focat.evaluation.test_sets import SPLITS, documents_of
 from focat.report.gather import Record, ResultFile, Results, Trained
 
 _CONTEXT_SHOWN = 6  # sentences of a document around those in which translations differ
 
 
 @dataclass(frozen=True)
-class Run:
+class Stretch:
     """Some words, and whether they are what matters."""
 
     text: str
     marked: bool = False
 
 
-Marked = list[Run]
+Marked = list[Stretch]
 """A sentence whose words stand out where it differs from another."""
 
 
@@ -95,8 +95,8 @@ def marked(text: str, other: str) -> Marked:
     """A sentence, with the words marked that the other does not have in their place."""
     words, others = _words(text), _words(other)
     matcher = SequenceMatcher(None, [word.lower() for word in words], [word.lower() for word in others], autojunk=False)
-    runs = [Run("".join(words[i:j]), kind != "equal") for kind, i, j, _, _ in matcher.get_opcodes() if i < j]
-    return [Run(run.text, run.marked and not run.text.isspace()) for run in runs]
+    stretches = [Stretch("".join(words[i:j]), kind != "equal") for kind, i, j, _, _ in matcher.get_opcodes() if i < j]
+    return [Stretch(each.text, each.marked and not each.text.isspace()) for each in stretches]
 
 
 def disagreements(results: Results, suites: Sequence[Suite], most: int) -> tuple[list[Disagreement], list[Tally]]:
@@ -226,10 +226,9 @@ def _texts_of(
     """Sources and references from the corpora of a run, if they are those that were translated."""
     names = [file.system for file in files]
     for trained in (trained for trained in runs if trained.name in names):
-        for split in ("test", "dev"):
+        for split in SPLITS:
             try:
-                corpora = getattr(trained.settings.data, split)
-                documents = [document for corpus in corpora for document in read_documents(corpus)]
+                documents = documents_of(trained.run, split)
             except FocatError:  # the run was copied here without its corpora
                 continue
             references = [list(document.target) for document in documents]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import platform
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -16,9 +15,9 @@ from safetensors import safe_open
 
 from focat.config import Settings
 from focat.corpus.text_files import Lines, is_blank
-from focat.corpus.tokenizer import cores
 from focat.errors import FocatError
 from focat.evaluation.quality import KIND as EVALUATION
+from focat.options import named
 from focat.training.run import Run
 
 RESULTS = "results"  # the folder of a run where results are looked for
@@ -99,14 +98,6 @@ def open_runs(arguments: Iterable[str | Path]) -> list[Trained]:
             raise FocatError(f"{path}: there is another run called {trained.name}; name it, as in NAME={path}")
         found.append(trained)
     return found
-
-
-def named(argument: str | Path) -> tuple[str | None, Path]:
-    """`NAME=FILE` in its two parts; a file whose name has the sign in it is a file."""
-    name, equals, path = str(argument).partition("=")
-    if Path(argument).exists() or not (equals and name and path):
-        return None, Path(argument)
-    return name, Path(path)
 
 
 def result_files(run: Run) -> list[Path]:
@@ -204,21 +195,3 @@ def _objects(lines: Lines, whole: int | None = None) -> Iterator[Record]:
         if not isinstance(record, dict):
             raise lines.error("is no JSON object; the file is damaged, or of another kind")
         yield record
-
-
-def hardware() -> str:
-    """The processor of this machine, and its GPUs."""
-    import torch
-
-    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    gpus = [f"{names.count(name)} × {name}" for name in dict.fromkeys(names)]
-    count = cores()
-    return ", ".join([f"{_processor()}, {count} core{'s' * (count > 1)}", *gpus])
-
-
-def _processor() -> str:
-    try:
-        described = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-        return next(line.partition(":")[2].strip() for line in described.splitlines() if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()

@@ -15,11 +15,13 @@ from focat import __version__
 from focat.errors import FocatError
 from focat.evaluation.suites import Suite
 from focat.files import write_whole
+from focat.hardware import hardware
+from focat.options import check_free
 from focat.progress import QUIET, Progress
 from focat.report.analyses import Part, analysis_parts, analysis_systems
 from focat.report.attention import AttentionView, attention_view, find_window, read_window
 from focat.report.examples import Disagreement, Marked, Tally, Translated, disagreements, translated_document
-from focat.report.gather import Results, Trained, gather, hardware, open_runs
+from focat.report.gather import Results, Trained, gather, open_runs
 from focat.report.plots import Looks, Plot, looks_of, points_plot, training_plots
 from focat.report.tables import Table, contrast_tables, quality_tables, systems_table
 
@@ -92,10 +94,7 @@ def write_report(
     Results are taken from `RUN/results/` and from `results` (`FILE` or `NAME=FILE`). `examples` are documents to show
     side by side, `suites` those that results are about, for their texts. `plots` is a folder for all plots as files.
     """
-    if out.exists() and not overwrite:
-        raise FocatError(f"{out}: exists; give another --output, or --overwrite")
-    if not out.parent.is_dir():
-        raise FocatError(f"{out.parent}: no such folder, to write {out.name} in")
+    check_free(out, "--output", overwrite)
     report = make_report(runs, results, examples, suites, choices or Choices(), progress)
     if plots is not None:
         _write_plots(report.plots, plots, overwrite, progress)
@@ -153,7 +152,7 @@ def render(report: Report, command: str = "", date: datetime | None = None) -> s
         version=__version__,
         hardware=hardware(),
         mark=lambda name: _mark(name, report.looks),
-        runs_of=_runs_of,
+        marked=_marked,
         svg=lambda plot: Markup(plot.inline()),
     )
 
@@ -230,8 +229,8 @@ def _mark(name: str, looks: Looks) -> Markup:
     )
 
 
-def _runs_of(sentence: Marked) -> Markup:
+def _marked(sentence: Marked) -> Markup:
     """A sentence with its marked words."""
     return Markup("").join(
-        Markup("<mark>{}</mark>").format(run.text) if run.marked else escape(run.text) for run in sentence
+        Markup("<mark>{}</mark>").format(words.text) if words.marked else escape(words.text) for words in sentence
     )

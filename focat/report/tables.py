@@ -15,10 +15,11 @@ from focat.evaluation.significance import (
     TRIALS,
     Interval,
     accuracy_interval,
+    p_text,
     percentile_interval,
     resampled,
 )
-from focat.evaluation.systems import Answer, Column, System, columns_of_answers, read_systems
+from focat.evaluation.systems import Answer, Column, System, check_once, columns_of_answers, grouping, read_systems
 from focat.progress import QUIET
 from focat.report.gather import Record, ResultFile, Results, Trained
 from focat.training.reporting import duration
@@ -215,41 +216,30 @@ def _asked(files: Sequence[ResultFile], by: str) -> list[System]:
     """The answers of systems, which `focat compare` would read from the same files."""
     answers: dict[str, list[Answer]] = {}
     for file in files:
-        answers.setdefault(file.system, []).extend(map(_answer, file.records))
+        answers.setdefault(file.system, []).extend(map(Answer.of, file.records))
     found = []
     for name, given in answers.items():
-        columns = columns_of_answers(given, by, next(file.path for file in files if file.system == name))
+        check_once(given, next(file.path for file in files if file.system == name))
+        columns = columns_of_answers(given, grouping(given, by))
         found.append(System(name, {column.name: column for column in columns}))
     return found
-
-
-def _answer(record: Record) -> Answer:
-    return Answer(
-        suite=str(record["suite"]),
-        id=str(record["id"]),
-        phenomenon=str(record.get("phenomenon") or ""),
-        distance=record.get("distance"),
-        labels=record.get("labels") or {},
-        right=record.get("right"),
-        correct=record["correct"],
-        rule=str(record.get("rule", "")),
-    )
 
 
 def _caption(systems: Sequence[System], percent: bool, comparison: Comparison | None) -> str:
     unit = "Right answers in per cent; below each, " if percent else "Below each figure, "
     text = f"{unit}where it lies with 95 % confidence."
-    if any("Disc." in system.columns for system in systems):
+    if _has("Disc.", systems):
         text += " Disc. is of all that other sentences decide"
-        text += "; all-d also of what the sentence itself does." if _has_all_d(systems) else "."
+        text += "; Disc_all-d also of what the sentence itself does" if _has("Disc_all-d", systems) else ""
+        text += "; Disc_avg is the mean of its columns." if _has("Disc_avg", systems) else "."
     if comparison is None:
         return text
     how = f"({_correction(comparison)})"
     return f"{text} Best in bold. Differs from {systems[0].name}: {STARS} {how}."
 
 
-def _has_all_d(systems: Sequence[System]) -> bool:
-    return any("Disc. all-d" in system.columns for system in systems)
+def _has(column: str, systems: Sequence[System]) -> bool:
+    return any(column in system.columns for system in systems)
 
 
 def _correction(comparison: Comparison) -> str:
@@ -267,16 +257,12 @@ def _differences(comparison: Comparison | None) -> list[list[str]]:
             finding.column,
             figure_text(finding.column, finding.difference, "+"),
             " to ".join(figure_text(finding.column, end, "+") for end in finding.interval),
-            _p(finding.p),
-            _p(finding.corrected),
+            p_text(finding.p),
+            p_text(finding.corrected),
             finding.test,
         ]
         for finding in comparison.findings
     ]
-
-
-def _p(p: float) -> str:
-    return f"{p:.4f}" if p >= 0.0001 else "< 0.0001"
 
 
 def _interval(column: Column) -> Interval:

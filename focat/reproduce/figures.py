@@ -6,22 +6,17 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from focat.evaluation.comparison import Finding, compare
+from focat.evaluation.disc import distance_of
 from focat.evaluation.quality import Measures
-from focat.evaluation.significance import Correction, Floats, corrected, mean_formula
-from focat.evaluation.systems import Column, System, read_systems
-from focat.files import digest_of
+from focat.evaluation.significance import Correction, corrected
+from focat.evaluation.systems import Answer, Column, System, columns_of_answers, read_systems
 from focat.progress import QUIET
+from focat.reproduce.paper import TITLES
 from focat.reproduce.plan import Plan
 from focat.reproduce.results import Record
 
-PHENOMENA = {"deixis": "Deixis", "lex_cohesion": "Lex co.", "ellipsis_infl": "Ell. inf", "ellipsis_vp": "Ell. vp"}
-DISTANCES = {"1": "d=1", "2": "d=2", "3": "d=3", ">": "d>3"}
-OWN_SENTENCE, UNKNOWN = "0", "?"
 _METRICS = ("BLEU", "f-BLEU", "chrF", "COMET")  # that tables show; the files have more
 
 Key = tuple[str, int]
@@ -71,82 +66,26 @@ def keys_of(records: Sequence[Record]) -> list[Key]:
 
 
 def accuracy_columns(results: Sequence[Record], rule: str) -> list[Column]:
-    """Accuracy of each phenomenon or distance; Disc., of all that other sentences decide; and its relatives.
+    """Accuracy of each phenomenon, or distance where own sentences decide some instances; then Disc. and relatives."""
+    answers = [answer for record in results for answer in _answers(record["result"], rule)]
+    with_own = {answer.suite for answer in answers if answer.distance == 0}
 
-    Where a suite says of some instances that their own sentence decides, those of unknown distance may be such, and do
-    not count in Disc.
-    """
-    parts = [_answers(record["result"], rule) for record in results]
-    if not parts:
-        return []
-    groups: dict[str, list[_Answers]] = {}
-    for part in parts:
-        if part.own_sentence:
-            for sign, name in ((OWN_SENTENCE, "d=0"), *DISTANCES.items()):
-                groups.setdefault(name, []).append(part.where(part.distances == sign))
-            groups.setdefault("Disc.", []).append(part.where(np.isin(part.distances, list(DISTANCES))))
-            groups.setdefault("Disc_all-d", []).append(part.where(part.distances != UNKNOWN))
-            groups.setdefault("unknown distance", []).append(part.where(part.distances == UNKNOWN))
-        else:
-            for phenomenon in dict.fromkeys(part.phenomena.tolist()):
-                name = PHENOMENA.get(phenomenon, phenomenon)
-                groups.setdefault(name, []).append(part.where(part.phenomena == phenomenon))
-            groups.setdefault("Disc.", []).append(part)
-    groups["all"] = parts
-    columns = [_column(name, group, rule) for name, group in groups.items() if sum(len(p.correct) for p in group)]
-    sizes = {column.name: len(column.items) for column in columns}
-    last = [name for name in ("Disc.", "Disc_all-d", "unknown distance", "all") if name in sizes]
-    if sizes["all"] in (sizes.get("Disc."), sizes.get("Disc_all-d")):
-        last.remove("all")
-    named = {column.name: column for column in columns}
-    return [*(column for column in columns if column.name not in (*last, "all")), *(named[name] for name in last)]
+    def group(answer: Answer) -> str:
+        return distance_of(answer) if answer.suite in with_own else TITLES.get(answer.phenomenon, answer.phenomenon)
+
+    return columns_of_answers(answers, group)
 
 
-def average_column(columns: Mapping[str, float]) -> float | None:
-    """Disc_avg: the plain mean of the phenomena, or of the distances."""
-    for names in (tuple(PHENOMENA.values()), tuple(DISTANCES.values())):
-        if all(name in columns for name in names):
-            return statistics.fmean(columns[name] for name in names)
-    return None
-
-
-@dataclass(frozen=True)
-class _Answers:
-    suite: str
-    ids: str
-    phenomena: Any  # (instances,) names
-    distances: Any  # (instances,) one sign each
-    correct: Floats  # (instances,)
-    own_sentence: bool  # whether some instances are decided by their own sentence
-
-    def where(self, chosen: Any) -> _Answers:
-        return replace(
-            self, phenomena=self.phenomena[chosen], distances=self.distances[chosen], correct=self.correct[chosen]
-        )
-
-
-def _answers(result: Record, rule: str) -> _Answers:
-    packed = result["answers"]
-    phenomena = np.repeat([name for name, _ in packed["phenomena"]], [count for _, count in packed["phenomena"]])
-    correct = np.array([sign == "1" for sign in packed["correct"][rule]], np.float64)
-    distances = np.array(list(packed["distances"]))
-    return _Answers(
-        result["suite"]["name"], packed["ids"], phenomena, distances, correct, bool((distances == OWN_SENTENCE).any())
-    )
-
-
-def _column(name: str, parts: Sequence[_Answers], rule: str) -> Column:
-    correct = np.concatenate([part.correct for part in parts])
-    about = digest_of([[part.suite, part.ids, len(part.correct)] for part in parts])
-    return Column(
-        name,
-        "accuracy",
-        np.stack([correct, np.ones_like(correct)], axis=1),
-        lambda sums: 100 * mean_formula(sums),
-        True,
-        f"{len(correct)} instances ({about[:12]})",
-        f"rule:{rule}",
-    )
+def _answers(result: Record, rule: str) -> list[Answer]:
+    """Of one suite, as `focat contrast --instances` would have written them; a digest stands for their identities."""
+    suite, packed = result["suite"]["name"], result["answers"]
+    phenomena = [name for name, count in packed["phenomena"] for _ in range(count)]
+    distances = [None if sign == "?" else 4 if sign == ">" else int(sign) for sign in packed["distances"]]
+    right = [sign == "1" for sign in packed["correct"][rule]]
+    return [
+        Answer(suite, f"{i:06}", phenomenon, distance, {}, packed["ids"], correct, rule)
+        for i, (phenomenon, distance, correct) in enumerate(zip(phenomena, distances, right, strict=True))
+    ]
 
 
 # ------------------------------------------------------------------------------------------------ translations
@@ -194,13 +133,8 @@ class Measured:
         """A figure of a system over its seeds."""
         values = []
         for (name, _), found in self.systems.items():
-            if name != system:
-                continue
-            if column in found.columns:
+            if name == system and column in found.columns:
                 values.append(found.columns[column].score)
-            elif column == "Disc_avg":
-                average = average_column({c.name: c.score for c in found.columns.values() if c.kind == "accuracy"})
-                values += [] if average is None else [average]
         return Cell.of(values, self._mark(system, column)) if values else None
 
     def columns(self) -> list[str]:

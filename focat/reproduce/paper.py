@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from focat.evaluation.disc import is_misprint, plain_mean, weighted_mean
+from focat.evaluation.disc import DISTANCES, PHENOMENA, is_misprint, plain_mean, weighted_mean
 
 Pair = Literal["en-ru", "en-de"]
 Row = dict[str, float]
 
-PHENOMENA = ("Deixis", "Lex co.", "Ell. inf", "Ell. vp")
-DISTANCES = ("d=1", "d=2", "d=3", "d>3")
-COLUMNS: dict[Pair, tuple[str, ...]] = {"en-ru": PHENOMENA, "en-de": DISTANCES}
+TITLES = dict(zip(PHENOMENA, ("Deixis", "Lex co.", "Ell. inf", "Ell. vp"), strict=True))
+"""What the paper's tables call the phenomena."""
+COLUMNS: dict[Pair, tuple[str, ...]] = {"en-ru": tuple(TITLES.values()), "en-de": DISTANCES}
 """What Disc. is made of."""
 SIZES = {
     **{"Deixis": 2500, "Lex co.": 1500, "Ell. inf": 500, "Ell. vp": 500},
@@ -52,7 +52,7 @@ def _rows(columns: str, text: str) -> dict[str, Row]:
     return found
 
 
-_RU = ", ".join(PHENOMENA)
+_RU = ", ".join(TITLES.values())
 _DE = ", ".join(DISTANCES)
 
 MAIN_RU = PaperTable(

@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from focat import __version__
 from focat.errors import FocatError
 from focat.files import disk_errors, sha256, write_json
+from focat.hardware import hardware
 
 KIND = "focat result"  # how a file of ours is known
 Kind = Literal["train", "contrast", "evaluate", "analyse"]
@@ -120,18 +121,6 @@ class Stopwatch:
             "python": platform.python_version(),
             **more,
         }
-
-
-def hardware() -> str:
-    """The GPU in use, or the processor and how many of its cores."""
-    import torch
-
-    if torch.cuda.is_available():
-        return torch.cuda.get_device_name()
-    described = Path("/proc/cpuinfo")
-    lines = described.read_text(encoding="utf-8").splitlines() if described.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{names[0] if names else platform.processor() or platform.machine()}, {torch.get_num_threads()} threads"
 
 
 def fingerprint(value: Any) -> Any:

@@ -154,6 +154,8 @@ def work_in_turn(works: Sequence[SystemWork], only: Sequence[str], clock: Clock,
                     except Interrupted as stopped:
                         progress.say(str(stopped))
                         outcome.unfinished = True
+                        if not clock.over:  # training took the signal, and it is meant for all that is left
+                            clock.signal = stopped.exit_code - 128
                         break
                     except Exception as error:
                         outcome.failures[str(work)] = _failure(work, step, error)

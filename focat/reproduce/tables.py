@@ -7,7 +7,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from focat.reproduce.figures import DISTANCES, Cell, Measured, keys_of, measured, quality_name, results_of
+from focat.evaluation.disc import DISTANCES, UNKNOWN
+from focat.evaluation.significance import p_text
+from focat.reproduce.figures import Cell, Measured, keys_of, measured, quality_name, results_of
 from focat.reproduce.paper import ROBUSTNESS, SHIFTS, TABLES, PaperTable, misprints, paper_figure
 from focat.reproduce.plan import Plan
 from focat.reproduce.results import Record
@@ -70,7 +72,7 @@ class Table:
         if cell is None:
             return ""
         if column == "p":
-            return f"{cell.value:.4f}" if cell.value >= 0.0001 else "< 0.0001"
+            return p_text(cell.value)
         spread = "" if cell.spread is None else f" ± {cell.spread:.{self.decimals}f}"
         text = f"{cell.value:.{self.decimals}f}"
         bold = best is not None and not row.paper and text == f"{best:.{self.decimals}f}"
@@ -194,8 +196,8 @@ def _worth_it(table: PaperTable, rows: Sequence[str]) -> bool:
 
 def _columns(plan: Plan, table: PaperTable, ours: Sequence[str]) -> list[str]:
     """The paper's columns that we have, then what we have besides: distances nobody knows, quality in other ways."""
-    wanted = [*table.columns, *(["d=0", "Disc_all-d", "unknown distance", "all"] if table.number in (2, 8) else [])]
-    accuracy = [c for c in dict.fromkeys(wanted) if c in ours or (c == "Disc_avg" and "Disc." in ours)]
+    wanted = [*table.columns, *(["d=0", "Disc_all-d", UNKNOWN, "all"] if table.number in (2, 8) else [])]
+    accuracy = [c for c in dict.fromkeys(wanted) if c in ours]
     quality = [c for c in ours if c.rpartition(" ")[2] in ("reuse", "regenerate", "none") and " " in c]
     return [*accuracy, *(quality if "BLEU" in table.columns else [])]
 
@@ -231,10 +233,10 @@ def _paper_cells(plan: Plan, table: PaperTable, row: str, columns: Sequence[str]
 
 def _notes(found: Measured) -> list[str]:
     plan, notes, columns = found.plan, [], found.columns()
-    there = [name for name in DISTANCES.values() if name in columns]
+    there = [name for name in DISTANCES if name in columns]
     if there and len(there) < len(DISTANCES):
         notes.append(f"Of d=1, d=2, d=3 and d>3, the suite has {', '.join(there)}: Disc. is over no more than that.")
-    if "unknown distance" in columns:
+    if UNKNOWN in columns:
         notes.append("Instances of unknown distance count under all, and not in Disc.")
     if found.findings:
         how = "" if plan.correction == "none" else f", corrected ({plan.correction})"

@@ -29,13 +29,14 @@ from focat.errors import FocatError
 from focat.evaluation.contrast_report import instance_lines
 from focat.evaluation.contrast_run import Asking, ask
 from focat.evaluation.contrastive import Answer
-from focat.evaluation.disc import column_of
+from focat.evaluation.disc import distance_of
 from focat.evaluation.metrics import parse_metrics
 from focat.evaluation.quality import Measures, evaluate, evaluation_record, write_evaluation
-from focat.evaluation.scoring import Rule, device_named
+from focat.evaluation.scoring import Rule
 from focat.evaluation.suites import ContextFiles, Form, Suite, contrapro_instances, read_suite, voita_instances
 from focat.evaluation.translating import translate_documents
 from focat.files import digest_of, disk_errors, sha256, write_json, write_whole
+from focat.options import device_named
 from focat.progress import Progress
 from focat.reproduce.plan import LoadedPlan, SuitePlan, TestPlan
 from focat.reproduce.results import Record, Results, Step, Stopwatch, fingerprint
@@ -419,7 +420,7 @@ def _packed(found: list[Answer], rules: Sequence[Rule]) -> Record:
     phenomena = [(name, len(list(group))) for name, group in groupby(answer.instance.phenomenon for answer in found)]
     return {
         "phenomena": [list(run) for run in phenomena],
-        "distances": "".join(_DISTANCES[column_of(answer.instance)] for answer in found),
+        "distances": "".join(_DISTANCES[distance_of(answer.instance)] for answer in found),
         "ids": digest_of([[str(answer.instance.id), answer.instance.right] for answer in found]),
         "correct": {rule: "".join("01"[answer.correct(rule)] for answer in found) for rule in rules},
     }

@@ -14,7 +14,7 @@ from focat.windows.batch import Side
 
 _COMPILER = {
     "size_asserts": False,  # launching kernels is what a fast GPU waits for: no checks in between
-    "triton.mix_order_reduction": False,  # normalisation's backward is faster in two kernels, and the same for all sizes
+    "triton.mix_order_reduction": False,  # normalisation's backward is faster in two kernels, the same for all sizes
 }
 
 

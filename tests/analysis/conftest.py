@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from focat.cli import main
 from focat.config import Settings, load_settings
 from focat.corpus.generated import contrapro_suite, generate, voita_suite
 from focat.corpus.prepare import prepare
 from focat.progress import QUIET
 from focat.training.trainer import train
+from tests.evaluation.commands import focat
 from tests.training.runs import settings_tree
 
 torch.set_num_threads(1)
@@ -35,13 +32,8 @@ class Workshop:
 
     def analyse(self, *arguments: str | Path, expect: int = 0) -> str:
         """`focat analyse …`; returns what it said."""
-        said = io.StringIO()
-        with pytest.MonkeyPatch.context() as patch, redirect_stdout(said), redirect_stderr(said):
-            patch.setattr(sys, "argv", ["focat", "analyse", *map(str, arguments)])
-            with pytest.raises(SystemExit) as stopped:
-                main()
-        assert (stopped.value.code or 0) == expect, said.getvalue()
-        return said.getvalue()
+        done = focat(Path.cwd(), "analyse", *arguments, expect=expect)
+        return done.stdout + done.stderr
 
     def record(self, *arguments: str | Path) -> dict[str, Any]:
         """The same; returns what it wrote as JSON."""

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -59,16 +57,8 @@ def test_everything_about_three_systems(workshop):
 
 def test_what_it_prints(workshop):
     said = workshop.analyse(workshop / "focused", "--by", "layer", "--windows", "1,4", "--trials", "100")
-    for words in (
-        "Attention by layer",
-        "mean-then-entropy",
-        "Losses per token",
-        "Window sizes",
-        "all context",
-        "[",
-        "†",
-    ):
-        assert words in said or words == "†"
+    for words in ("Attention by layer", "mean-then-entropy", "Losses per token", "Window sizes", "all context", "["):
+        assert words in said
     only = workshop.analyse(workshop / "focused", "--parts", "losses")
     assert "Losses per token" in only
     assert "Attention" not in only
@@ -157,14 +147,6 @@ def test_bad_input_is_one_line(workshop, arguments, line):
     assert line in said
     assert said.startswith("focat: ")
     assert said.count("\n") == 1
-
-
-def test_as_a_process_of_its_own(workshop):
-    command = [sys.executable, "-m", "focat", "analyse", "focused", "--parts", "losses", "--limit", "1"]
-    done = subprocess.run(command, cwd=workshop.folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0
-    assert "Losses per token" in done.stdout
-    assert "focused: losses" in done.stderr
 
 
 def test_a_run_without_its_store(workshop, tmp_path):

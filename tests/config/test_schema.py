@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from focat.config import Settings
 from focat.config.loading import settings_schema
 from focat.config.schema import PRESETS, ModelSettings, WindowSettings
+from focat.errors import FocatError
 
 # One line for each check that looks at more than one setting, with words of its message.
 IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
@@ -184,3 +185,30 @@ def test_every_section_and_every_setting_is_described() -> None:
     # The walk itself must not be blind: it has seen the settings that lie deepest.
     assert "begin_at" in sections["DiscountSchedule"]["properties"]
     assert "documents" in sections["GeneratedCorpus"]["properties"]
+
+
+@pytest.mark.parametrize(
+    ("windows", "size", "expected"),
+    [
+        ({"before": 3}, 6, (5, 0, 5, 0)),  # s4to4 → s6to6
+        ({"before": 3, "target_before": 3}, 6, (5, 0, 5, 0)),  # the same in other words
+        ({"before": 3, "target_before": 1}, 6, (5, 0, 1, 0)),  # s4to2 → s6to2
+        ({"before": 3, "target_before": 1}, 2, (1, 0, 1, 0)),  # s4to2 → s2to2
+        ({"before": 3, "target_before": 1}, 1, (0, 0, 0, 0)),
+        ({"before": 3, "target_before": 0}, 2, (1, 0, 0, 0)),  # s4to1 → s2to1
+        ({"before": 1, "after": 1, "target_after": 0}, 4, (2, 1, 2, 0)),
+        ({"before": 2, "after": 1}, 2, (0, 1, 0, 1)),
+        ({"before": 2, "after": 1}, None, (2, 1, 2, 1)),
+    ],
+)
+def test_windows_of_another_size(windows, size, expected):
+    found = WindowSettings(**windows).of_size(size)
+    assert (found.before, found.after, *found.target) == expected
+    assert size is None or found.size == size
+    assert WindowSettings.model_validate(found.model_dump()) == found
+
+
+def test_windows_cannot_be_smaller_than_what_they_look_ahead():
+    with pytest.raises(FocatError, match="--window 1: this model looks 1 sentences ahead"):
+        WindowSettings(before=1, after=1).of_size(1)
+    assert str(WindowSettings(before=3, target_before=1)) == "4to2"

@@ -24,6 +24,7 @@ from focat.corpus.prepare import prepare
 from focat.files import UNFINISHED, locked
 from focat.progress import QUIET
 from tests.corpus.test_prepare import files_in, write_corpus
+from tests.training.launcher import Command, Launcher
 
 ROOT = Path(__file__).parents[2]
 KILLS = 20
@@ -59,22 +60,23 @@ def assert_finished_parts_are_whole(store: Path, expected: dict[str, bytes]) -> 
     assert found == {name: content for name, content in expected.items() if name.partition("/")[0] in stages}
 
 
-def processor_time(process: subprocess.Popen[str]) -> float:
-    """Seconds of work a process has done: unlike the clock, it does not run on while other processes work."""
-    stat = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+def processor_time(command: Command) -> float:
+    """Seconds of work a command has done: unlike the clock, it does not run on while other processes work."""
+    stat = Path(f"/proc/{command.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs the processor time of another process")
-def test_killed_at_random_moments(tmp_path: Path) -> None:
-    config = write_config(tmp_path, "config", 1500)
-    store = tmp_path / "store"
-    process = start(config)
+def test_killed_at_random_moments(tmp_path: Path, launcher: Launcher) -> None:
+    config = write_config(tmp_path, "config", 1000)
+    store, line = tmp_path / "store", ["prepare", str(config)]
+    command = launcher.start(line, tmp_path)
     while not store.exists():
         time.sleep(0.002)
-    begins = processor_time(process)  # how much work it is to begin …
-    while process.poll() is None:
-        ends = processor_time(process)  # … and to come to the end
+    begins = processor_time(command)  # how much work it is to begin …
+    ends = begins
+    while command.running():
+        ends = max(ends, processor_time(command))  # … and to come to the end
         time.sleep(0.002)
     expected = files_in(store)
     assert "manifest.json" in expected
@@ -87,12 +89,11 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
         if store.exists():
             share /= 2  # some of the work is done
         moment = begins + share * (ends - begins)
-        process = start(config)
-        while process.poll() is None and processor_time(process) < moment:
+        command = launcher.start(line, tmp_path)
+        while command.running() and processor_time(command) < moment:
             time.sleep(0.002)
-        process.kill()
-        process.communicate()
-        if process.returncode == 0:  # was faster than we
+        command.send(signal.SIGKILL)
+        if command.wait() == 0:  # was faster than we
             assert files_in(store) == expected
             shutil.rmtree(store)
             continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ import torch
 from focat.api import Model
 from focat.training.run import Run
 from tests.decoding.tiny import tiny_run
-from tests.training.launcher import Launcher
 
 torch.set_num_threads(1)  # tensors this small are slowed down, not sped up, by a second thread
 
@@ -31,11 +29,3 @@ def run(runs: Path) -> Run:
 @pytest.fixture(scope="session")
 def model(run: Run) -> Model:
     return Model([run], "cpu")
-
-
-@pytest.fixture(scope="session")
-def launcher() -> Iterator[Launcher]:
-    """What starts commands."""
-    launcher = Launcher()
-    yield launcher
-    launcher.close()

@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from focat.api import Model
-from focat.config.schema import WindowSettings
 from focat.corpus.generated import generate
 from focat.corpus.tokenizer import Tokenizer
 from focat.corpus.vocabulary import END, SEPARATOR
@@ -26,7 +25,6 @@ from focat.decoding.translator import (
     Candidate,
     Translator,
     current_sentence,
-    window_of,
 )
 from focat.errors import FocatError
 from focat.windows.batch import Side
@@ -224,13 +222,6 @@ class TestWindows:
             log_probabilities = embedded.models[0].project(embedded.models[0](*sides)).log_softmax(-1)
         expected = log_probabilities[0].gather(1, target.T)[:, 0]
         assert found.token_scores == pytest.approx(expected.tolist(), abs=1e-4)
-
-    def test_window_of(self) -> None:
-        assert window_of(WindowSettings(before=3, target_before=2), 2) == WindowSettings(before=1, target_before=1)
-        assert window_of(WindowSettings(before=3, target_before=0), 6) == WindowSettings(before=5, target_before=0)
-        assert window_of(WindowSettings(before=1, after=1), 4) == WindowSettings(before=2, after=1)
-        with pytest.raises(FocatError, match="--window 1: this model looks 1 sentences ahead"):
-            window_of(WindowSettings(before=1, after=1), 1)
 
     def test_learned_positions_have_an_end(self, runs: Path) -> None:
         learned = Model([tiny_run(runs, model={"positions": "learned"})], "cpu")

@@ -4,6 +4,7 @@ import json
 import random
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from sacrebleu.significance import PairedTest
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
+from focat.evaluation.disc import column_of, count, disc_of
 from tests.evaluation.commands import focat, refused
 
 WORDS = [f"wort{i}" for i in range(40)]
@@ -69,11 +71,11 @@ def _findings(folder, *arguments):
 
 def test_answers(folder):
     record, findings, shown = _findings(folder, "base.jsonl", "focused.jsonl")
-    assert list(record["systems"]["base"]) == ["lex_cohesion", "deixis", "Disc.", "Disc. all-d"]
+    assert list(record["systems"]["base"]) == ["lex_cohesion", "deixis", "Disc.", "Disc_avg", "Disc_all-d"]
     columns = {
         "deixis": lambda answer: answer["phenomenon"] == "deixis",
         "Disc.": lambda answer: answer["distance"] > 0,
-        "Disc. all-d": lambda answer: True,
+        "Disc_all-d": lambda answer: True,
     }
     both = list(zip(_answers("base", 0.5), _answers("focused", 0.8), strict=True))
     for name, member in columns.items():
@@ -94,9 +96,37 @@ def test_answers(folder):
     assert "focused − base" in shown
 
 
+def test_disc_is_that_of_contrast(folder):
+    """Whatever has no distance is left out of Disc., and Disc_avg is the mean of its columns."""
+    answers = {}
+    for name in ("base", "focused"):
+        distances = [0, 1, 1, 2, None, 7]
+        answers[name] = [
+            {**answer, "phenomenon": "pronoun", "id": i, "distance": distances[i % 6]}
+            for i, answer in enumerate(_answers(name, {"base": 0.5, "focused": 0.8}[name]))
+        ]
+        _write(folder / f"{name}.pronouns.jsonl", answers[name])
+    record, findings, _ = _findings(folder, "base=base.pronouns.jsonl", "focused=focused.pronouns.jsonl")
+    for name, figures in record["systems"].items():
+        mine = [SimpleNamespace(phenomenon=a["phenomenon"], distance=a["distance"]) for a in answers[name]]
+        expected, _ = disc_of(count(mine, [answer["correct"] for answer in answers[name]], column_of))
+        assert [(f.name, pytest.approx(100 * f.share)) for f in expected] == [
+            (disc, figures[disc]) for disc in ("Disc.", "Disc_avg", "Disc_all-d")
+        ]
+        right = [answer["correct"] for answer in answers[name]]
+        assert figures["all"] == pytest.approx(100 * sum(right) / len(right))
+        _write(folder / f"{name}.nowhere.jsonl", [{**answer, "distance": None} for answer in answers[name]])
+    average = findings["base", "focused", "Disc_avg"]
+    assert average["test"] == "approximate randomisation"
+    assert average["interval"][0] < average["difference"] < average["interval"][1]
+    assert average["stars"] == "**"
+    record, _, _ = _findings(folder, "base.nowhere.jsonl", "focused.nowhere.jsonl")
+    assert list(record["systems"]["base.nowhere"]) == ["all"]
+
+
 def test_answers_by_distance_and_label(folder):
     record, _, _ = _findings(folder, "base.jsonl", "focused.jsonl", "--by", "distance")
-    assert list(record["systems"]["base"]) == ["d = 0", "d = 1", "d = 2", "d = 3", "d > 3", "Disc.", "Disc. all-d"]
+    assert list(record["systems"]["base"]) == ["d=0", "d=1", "d=2", "d=3", "d>3", "Disc.", "Disc_avg", "Disc_all-d"]
     record, _, _ = _findings(folder, "base.jsonl", "focused.jsonl", "--by", "number")
     assert list(record["systems"]["base"])[:2] == ["even", "odd"]
 
@@ -130,7 +160,7 @@ def test_evaluations_and_answers_in_one_table(folder):
     record, findings, _ = _findings(folder, *files)
     assert list(record["systems"]) == ["base", "focused"]
     columns = record["systems"]["focused"]
-    assert list(columns)[:4] == ["lex_cohesion", "deixis", "Disc.", "Disc. all-d"]
+    assert list(columns)[:5] == ["lex_cohesion", "deixis", "Disc.", "Disc_avg", "Disc_all-d"]
     expected = BLEU().corpus_score(_system("focused", 0.2), [REFERENCES]).score
     assert columns["BLEU"] == pytest.approx(expected)
     assert findings["base", "focused", "BLEU"]["test"] == "approximate randomisation"
@@ -162,14 +192,17 @@ def test_what_cannot_be_compared(folder):
     assert "measured in different ways" in refused(folder, "compare", "base.jsonl", "rule.jsonl")
     assert "instance lex_cohesion-0 of voita twice" in refused(folder, "compare", "base.jsonl", "twice.jsonl")
     assert "wrong.jsonl, line 1: has no field 'correct'" in refused(folder, "compare", "base.jsonl", "wrong.jsonl")
+    _write(folder / "nothing.json", [{"kind": "focat evaluation", "reference": {"sha256": ""}, "figures": []}])
+    assert "nothing.json: holds no figure" in refused(folder, "compare", "base.jsonl", "nothing.json")
     assert "50 numbers, but few on 2 numbers" in refused(folder, "compare", "base.txt", "few.txt")
     assert "text.txt, line 2: 'zwei' is no number" in refused(folder, "compare", "base.txt", "text.txt")
     assert "short.de has 1 lines" in refused(folder, "compare", "base.de", "short.de", "--reference", "ref.de")
     assert "no figure is common" in refused(folder, "compare", "base.jsonl", "base.txt")
     assert "give two systems or more" in refused(folder, "compare", "base.jsonl")
     assert refused(folder, "compare", "base.jsonl", "none.jsonl") == "none.jsonl: no such file"
-    assert "choose from holm" in refused(folder, "compare", "base.jsonl", "focused.jsonl", "--correction", "bonferroni")
-    assert "--by gender" in refused(folder, "compare", "base.jsonl", "focused.jsonl", "--by", "gender")
+    two = ("compare", "base.jsonl", "focused.jsonl")
+    assert "choose holm, benjamini-hochberg or none" in refused(folder, *two, "--correction", "bonferroni")
+    assert "--by gender" in refused(folder, *two, "--by", "gender")
 
 
 def test_other_references_are_refused(folder):

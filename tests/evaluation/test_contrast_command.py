@@ -57,7 +57,15 @@ def test_figures_are_those_of_the_instances(asked):
     names = [figure["name"] for figure in by_name["contrapro"]["figures"]]
     assert names == ["d=0", "d=1", "d=2", "d=3", "all", "Disc.", "Disc_avg", "Disc_all-d"]
     assert by_name["contrapro"]["remarks"] == ["no instance has d>3: Disc. is over d=1, d=2 and d=3 alone"]
-    assert [f["name"] for f in by_name["By phenomenon"]["figures"]] == ["pronoun", "deixis", "ellipsis_vp", "all"]
+    assert [f["name"] for f in by_name["By phenomenon"]["figures"]] == [
+        *("pronoun", "deixis", "ellipsis_vp", "Disc.", "Disc_avg", "Disc_all-d", "all"),
+    ]
+    disc = [line["correct"] for line in lines if line["distance"] != 0]
+    (figure,) = [f for f in by_name["By phenomenon"]["figures"] if f["name"] == "Disc."]
+    assert (figure["right"], figure["total"]) == (sum(disc), len(disc))
+    assert by_name["By phenomenon"]["remarks"][0] == (
+        "no instance is about lex_cohesion or ellipsis_infl: Disc. is over deixis, ellipsis_vp, d=1, d=2 and d=3 alone"
+    )
 
 
 def test_an_instance_says_all_there_is_to_say(asked):
@@ -157,10 +165,10 @@ def test_source_context_alone(contrast_store, suites, tmp_path):
         (["--suite", "{contrapro}"], "its context is in other files; give --context-source and --context-target"),
         (["--suite", "{contrapro}", "--context-source", "x"], "give both of --context-source and --context-target"),
         (["--suite", "{contrapro}", "--context-source", "x", "--context-target", "x"], "x: no such file"),
-        (["--suite", "{contrapro}", "--documents", "x"], "x: no such folder"),
-        (["--suite", "{deixis}", "--documents", "x"], "are for a suite like ContraPro"),
+        (["--suite", "{contrapro}", "--context-folder", "x"], "x: no such folder"),
+        (["--suite", "{deixis}", "--context-folder", "x"], "are for a suite like ContraPro"),
         (["--suite", "{deixis}", "--suite", "{deixis}"], "another suite is called deixis too"),
-        (["--suite", "{deixis}", "--rule", "mean"], "--rule mean: there is no such rule"),
+        (["--suite", "{deixis}", "--rule", "mean"], "--rule mean: choose current-sum, current-mean or window-mean"),
         (["--suite", "{deixis}", "--target-context", "all"], "choose gold, own or none"),
         (["--suite", "{deixis}", "--uneven", "all"], "choose shorter or source"),
         (["--suite", "{deixis}", "--precision", "int8"], "choose float32 or bfloat16"),

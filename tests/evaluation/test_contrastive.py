@@ -25,8 +25,8 @@ from focat.evaluation.disc import (
     Accuracy,
     averaged,
     by_distance,
-    disc_of_distances,
-    disc_of_phenomena,
+    column_of,
+    disc_of,
     is_misprint,
     plain_mean,
     pooled,
@@ -187,14 +187,14 @@ def test_disc_by_hand():
         "d>3": Accuracy(10, 10),
         "unknown distance": Accuracy(1, 100),
     }
-    figures, remarks = disc_of_distances(columns)
+    figures, remarks = disc_of(columns)
     shares = {figure.name: figure.share for figure in figures}
     assert shares == pytest.approx({"Disc.": 55 / 90, "Disc_avg": (0.5 + 0.75 + 1.0) / 3, "Disc_all-d": 64 / 100})
     assert remarks == [
         "no instance has d=3: Disc. is over d=1, d=2 and d>3 alone",
         "100 of 200 instances have no distance: they count in the overall figure, and not in Disc.",
     ]
-    assert disc_of_distances({"unknown distance": Accuracy(1, 2)})[0] == []
+    assert disc_of({"unknown distance": Accuracy(1, 2)})[0] == []
 
 
 def test_columns_of_distance():
@@ -206,10 +206,26 @@ def test_columns_of_distance():
     assert found["d>3"] == Accuracy(1, 2)
 
 
-def test_disc_needs_all_phenomena():
-    four = {name: Accuracy(1, 2) for name in ("deixis", "lex_cohesion", "ellipsis_infl", "ellipsis_vp")}
-    assert [figure.name for figure in disc_of_phenomena(four)] == ["Disc.", "Disc_avg"]
-    assert disc_of_phenomena({"deixis": Accuracy(1, 2)}) == []
+def test_disc_of_phenomena_by_hand():
+    four = {
+        name: Accuracy(i, 4) for i, name in enumerate(("deixis", "lex_cohesion", "ellipsis_infl", "ellipsis_vp"), 1)
+    }
+    figures, remarks = disc_of({**four, "deixis": Accuracy(6, 24)})
+    assert [(figure.name, figure.share) for figure in figures] == [
+        ("Disc.", 15 / 36),
+        ("Disc_avg", pytest.approx((0.25 + 0.5 + 0.75 + 1) / 4)),
+    ]
+    assert remarks == []
+    assert disc_of({"deixis": Accuracy(1, 2), "ellipsis_vp": Accuracy(1, 4)})[1] == [
+        "no instance is about lex_cohesion or ellipsis_infl: Disc. is over deixis and ellipsis_vp alone"
+    ]
+
+
+def test_what_counts_in_disc():
+    """A phenomenon of En→Ru is decided elsewhere, even if nobody says where; of others only those with a distance."""
+    asked = [("ellipsis_vp", None), ("deixis", 2), ("deixis", 0), ("pronoun", None), ("pronoun", 1), ("pronoun", 9)]
+    columns = [column_of(instance(phenomenon=phenomenon, distance=distance)) for phenomenon, distance in asked]
+    assert columns == ["ellipsis_vp", "deixis", "d=0", "unknown distance", "d=1", "d>3"]
 
 
 # Table 8 of the paper: En→Ru (deixis, lexical cohesion, ellipsis of inflection, of verb phrase; Disc., Disc_avg) and
@@ -282,7 +298,7 @@ def test_the_papers_german_table():
         assert not is_misprint(with_own, weighted_mean(columns, GERMAN_SIZES)), system
         names = ("d=0", "d=1", "d=2", "d=3", "d>3")
         found = dict(zip(names, counted(columns, GERMAN_SIZES).values(), strict=True))
-        figures, remarks = disc_of_distances(found)
+        figures, remarks = disc_of(found)
         assert not remarks
         for figure, printed in zip(figures, (disc, average, with_own), strict=True):
             if "20" not in system:  # what others published has too few digits to count by

@@ -1,11 +1,15 @@
 """`focat evaluate` as a user runs it."""
 
 import json
+import shutil
 
 import pytest
+import yaml
 from sacrebleu.metrics import BLEU, TER
 
 from focat.corpus.generated import generate
+from focat.evaluation.test_sets import documents_of
+from focat.training.run import Run
 from tests.evaluation.commands import focat, refused
 from tests.training.runs import settings_tree
 
@@ -106,6 +110,7 @@ def run(tmp_path_factory):
     settings = settings_tree(folder / "store", folder / "run")
     settings["data"]["test"] = [{"format": "generated", "documents": 3, "seed": 7}]
     settings["training"] |= {"budget": {"updates": 4}, "compile": "never"}
+    settings["decoding"] = {"max_ratio": 1.0, "max_extra": 2}  # who has learned nothing does not know when to stop
     (folder / "config.yaml").write_text(json.dumps(settings))
     for command in ("prepare", "train"):
         focat(folder, command, "config.yaml")
@@ -140,8 +145,27 @@ def test_run_translates_its_test_set(run, tmp_path):
     assert _figures(tmp_path, "files.json")[0]["translations"] == record["translations"]
 
 
+def test_without_corpora_the_store_knows_the_test_set(run, tmp_path):
+    """A run that names no test corpus: the tokens of its store are spelled out, which are of the same sentences."""
+    config = (run / "config.yaml").read_text(encoding="utf-8")
+    tree = yaml.safe_load(config)
+    tree["data"] = {"store": tree["data"]["store"]}
+    shutil.copytree(run, tmp_path / "bare")
+    (tmp_path / "bare" / "config.yaml").write_text(json.dumps(tree))
+    documents = documents_of(Run.open(tmp_path / "bare"), "test")
+    expected = list(generate(3, 7))
+    for side in ("source", "target"):
+        spelled, texts = ([getattr(d, side) for d in some] for some in (documents, expected))
+        assert [[s.split() for s in d] for d in spelled] == [[s.split() for s in d] for d in texts]
+    done = focat(tmp_path, "evaluate", "bare", "--beam", 1, "--metrics", "bleu", "--json", "figures.json")
+    assert "3 documents" in done.stdout
+    tree["data"]["store"] = str(tmp_path / "none")
+    (tmp_path / "bare" / "config.yaml").write_text(json.dumps(tree))
+    assert "its settings name no corpus under data.test, and its store" in refused(tmp_path, "evaluate", "bare")
+
+
 def test_what_a_user_can_do_wrong_with_a_run(run, tmp_path):
-    assert "choose dev or test" in refused(tmp_path, "evaluate", run, "--split", "train")
-    assert "regenerate, reuse, none" in refused(tmp_path, "evaluate", run, "--context", "own")
+    assert "choose test or dev" in refused(tmp_path, "evaluate", run, "--split", "train")
+    assert "choose regenerate, reuse or none" in refused(tmp_path, "evaluate", run, "--context", "own")
     assert "--source" in refused(tmp_path, "evaluate", run, "--reference", "ref.de")
     assert "not installed" in refused(tmp_path, "evaluate", run, "--metrics", "comet", FOCAT_COMET_ENV="/nowhere")

@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from focat.report.examples import Run, disagreements, marked
+from focat.report.examples import Stretch, disagreements, marked
 from focat.report.gather import ResultFile, Results
 from focat.report.plots import SERIES, Heat, bars_plot, heat_plot, looks_of, points_plot
 
 
 def test_marked():
-    assert marked("Sie gehört mir.", "Er gehört mir.") == [Run("Sie", True), Run(" gehört mir.")]
+    assert marked("Sie gehört mir.", "Er gehört mir.") == [Stretch("Sie", True), Stretch(" gehört mir.")]
     assert marked("Hast du Zeit?", "Haben Sie Zeit?") == [
-        Run("Hast", True),
-        Run(" "),
-        Run("du", True),
-        Run(" Zeit?"),
+        Stretch("Hast", True),
+        Stretch(" "),
+        Stretch("du", True),
+        Stretch(" Zeit?"),
     ]
-    assert marked("ja", "ja") == [Run("ja")]
+    assert marked("ja", "ja") == [Stretch("ja")]
     assert marked("", "ja") == []
     assert "".join(run.text for run in marked(" a  b, c", "b")) == " a  b, c"
 
@@ -54,8 +54,8 @@ def test_disagreements_differ_as_much_as_they_can():
     # b has one on which they part; of a, one that base has right, and two distances of the others
     assert [(one.phenomenon, one.id) for one in found] == [("a", "0"), ("a", "3"), ("a", "2"), ("b", "4")]
     assert [(c.right, c.chosen_by, c.text[0]) for c in found[1].candidates] == [
-        (True, ["base"], Run("er", True)),
-        (False, ["other"], Run("sie", True)),
+        (True, ["base"], Stretch("er", True)),
+        (False, ["other"], Stretch("sie", True)),
     ]
     assert found[0].context == [("context 0", "Kontext 0", True)]
     (tally,) = tallies

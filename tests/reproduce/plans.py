@@ -1,15 +1,11 @@
-"""Plans so small that training takes a fraction of a second, and the commands that work on them."""
+"""Plans so small that training takes a fraction of a second."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from subprocess import PIPE, Popen
 from typing import Any
-
-from tests.training.launcher import ROOT, Launcher, serve
 
 TINY: dict[str, Any] = {
     "title": "Tiny",
@@ -45,29 +41,3 @@ def write_plan(folder: Path, changes: Mapping[str, Any] | None = None) -> Path:
     path = folder / "tiny.yaml"
     path.write_text(json.dumps({**TINY, **(changes or {})}), encoding="utf-8")
     return path
-
-
-class PlanLauncher(Launcher):
-    """Starts `focat reproduce` in processes that have everything imported already."""
-
-    def __init__(self) -> None:
-        line = [sys.executable, "-m", __name__]
-        self._server = Popen(line, cwd=ROOT, stdin=PIPE, stdout=PIPE, text=True)
-
-    def focat(self, folder: Path, *arguments: object, expect: int = 0) -> str:
-        """A command to its end; returns what it said."""
-        command = self.start([str(argument) for argument in arguments], folder)
-        assert command.wait() == expect, command.said
-        assert "Traceback" not in command.said
-        return command.said
-
-    def refused(self, folder: Path, *arguments: object) -> str:
-        """The one line in which a command says what is wrong."""
-        (line,) = self.focat(folder, *arguments, expect=2).splitlines()
-        return line.removeprefix("focat: ")
-
-
-if __name__ == "__main__":
-    import focat.reproduce.command  # noqa: F401
-
-    serve()

@@ -10,7 +10,8 @@ import pytest
 
 from focat.errors import FocatError
 from focat.reproduce.plan import PLANS, load_plan, plan_names
-from tests.reproduce.plans import TINY, PlanLauncher, write_plan
+from tests.reproduce.plans import TINY, write_plan
+from tests.training.launcher import Launcher
 
 
 def wrong(folder: Path, changes: dict[str, Any], *overrides: str) -> str:
@@ -133,7 +134,7 @@ def test_a_folder_is_no_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert load_plan("demo").plan.title == plan_names()["demo"]
 
 
-def test_what_a_user_sees(tmp_path: Path, launcher: PlanLauncher) -> None:
+def test_what_a_user_sees(tmp_path: Path, launcher: Launcher) -> None:
     assert "window-robustness" in launcher.focat(tmp_path, "reproduce")
     said = launcher.refused(tmp_path, "reproduce", "demmo")
     assert said.startswith("focat:demmo: there is no such plan; did you mean focat:demo?")

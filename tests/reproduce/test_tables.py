@@ -67,11 +67,12 @@ def test_columns_of_phenomena() -> None:
     """3 of 4, and 1 of 2; Disc. is 4 of 6, whatever the distances, for no instance is decided by its own sentence."""
     results = [contrast("a", "deixis", "1123", "1101"), contrast("a", "ellipsis_vp", "??", "10")]
     found = {column.name: (column.score, len(column.items)) for column in accuracy_columns(results, RULE)}
-    assert found == {"Deixis": (75, 4), "Ell. vp": (50, 2), "Disc.": (pytest.approx(400 / 6), 6)}
+    summaries = {"Disc.": (pytest.approx(400 / 6), 6), "Disc_avg": (62.5, 6)}
+    assert found == {"Deixis": (75, 4), "Ell. vp": (50, 2), **summaries}
 
 
 def test_columns_of_distances() -> None:
-    """d=0: 1 of 2, d=1: 2 of 3, d>3: 0 of 1; Disc. 2 of 4, with d=0 3 of 6, with those of unknown distance 5 of 8."""
+    """d=0: 1 of 2, d=1: 2 of 3, d>3: 0 of 1; Disc. 2 of 4, with d=0 3 of 6, all 5 of 8."""
     (record,) = [contrast("a", "pronoun", "0011 1>??".replace(" ", ""), "10110011")]
     found = {column.name: (column.score, len(column.items)) for column in accuracy_columns([record], RULE)}
     assert found == {
@@ -79,6 +80,7 @@ def test_columns_of_distances() -> None:
         "d=1": (pytest.approx(200 / 3), 3),
         "d>3": (0, 1),
         "Disc.": (50, 4),
+        "Disc_avg": (pytest.approx(100 / 3), 4),
         "Disc_all-d": (50, 6),
         "unknown distance": (100, 2),
         "all": (62.5, 8),

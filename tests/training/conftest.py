@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,14 +23,6 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, dev in (("store", 6), ("store-without-dev", 0)):
         prepare(Settings.model_validate(settings_tree(folder / name, folder / "run", dev)).data, QUIET)
     return folder
-
-
-@pytest.fixture(scope="session")
-def launcher() -> Iterator[Launcher]:
-    """What starts commands."""
-    launcher = Launcher()
-    yield launcher
-    launcher.close()
 
 
 @pytest.fixture

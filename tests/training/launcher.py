@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -32,11 +33,23 @@ class Launcher:
         self._server.stdin.flush()
         return json.loads(self._server.stdout.readline())
 
-    def start(self, arguments: list[str], folder: Path) -> Command:
-        """A `focat` command; what it says goes to a file in the folder."""
+    def start(self, arguments: list[str], folder: Path, **environment: str) -> Command:
+        """A `focat` command, or a script of Python; what it says goes to a file in the folder."""
         said = folder / f"said-{time.monotonic_ns()}.txt"
         said.touch()
-        return Command(self, self.ask("start", arguments, str(said)), said)
+        return Command(self, self.ask("start", arguments, str(said), environment), said)
+
+    def focat(self, folder: Path, *arguments: object, expect: int = 0) -> str:
+        """A command to its end, which may not be an exception that nobody caught; returns what it said."""
+        command = self.start([str(argument) for argument in arguments], folder)
+        assert command.wait() == expect, command.said
+        assert "Traceback" not in command.said
+        return command.said
+
+    def refused(self, folder: Path, *arguments: object) -> str:
+        """The one line in which a command says what is wrong."""
+        (line,) = self.focat(folder, *arguments, expect=2).splitlines()
+        return line.removeprefix("focat: ")
 
     def close(self) -> None:
         self._server.communicate()
@@ -77,33 +90,36 @@ class Command:
 def serve() -> None:
     import torch
 
-    import focat.api
     import focat.cli
-    import focat.training.trainer
+    import focat.reproduce.command  # which needs nearly everything there is
 
     torch.optim.AdamW([torch.zeros(1)])  # the first optimiser imports half of PyTorch
     for line in sys.stdin:
         kind, *question = json.loads(line)
         if kind == "start":
-            arguments, said = question
             pid = os.fork()
             if pid == 0:
-                _become(focat.cli.main, arguments, said)
+                _become(focat.cli.main, *question)
             print(pid, flush=True)
         else:
             pid, status = os.waitpid(question[0], os.WNOHANG)
             print(json.dumps(os.waitstatus_to_exitcode(status) if pid else None), flush=True)
 
 
-def _become(main: Any, arguments: list[str], said: str) -> None:
+def _become(main: Any, arguments: list[str], said: str, environment: dict[str, str]) -> None:
     output = os.open(said, os.O_WRONLY | os.O_APPEND)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for here, there in ((nothing, 0), (output, 1), (output, 2)):
         os.dup2(here, there)
-    sys.argv = ["focat", *arguments]
+    os.environ.update(environment)
+    script = arguments[0] if arguments[0].endswith(".py") else None
+    sys.argv = arguments if script else ["focat", *arguments]
     code: Any = 1
     try:
-        main()
+        if script:
+            runpy.run_path(script, run_name="__main__")
+        else:
+            main()
         code = 0
     except SystemExit as stopped:
         code = stopped.code or 0

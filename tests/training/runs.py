@@ -86,17 +86,11 @@ class Lab:
 
     def train(self, *overrides: str, expect: int = 0) -> str:
         """The same to its end; returns what it said."""
-        command = self.start(*overrides)
-        code = command.wait()
-        assert code == expect, command.said
-        assert "Traceback" not in command.said
-        return command.said
+        return self.focat("train", str(self.config), *overrides, expect=expect)
 
     def focat(self, *arguments: str, expect: int = 0) -> str:
-        """Any other command to its end; returns what it said."""
-        command = self.launcher.start(list(arguments), self.folder)
-        assert command.wait() == expect, command.said
-        return command.said
+        """Any command to its end; returns what it said."""
+        return self.launcher.focat(self.folder, *arguments, expect=expect)
 
     def trainer(self, *overrides: str, progress: Progress | None = None) -> Trainer:
         """A trainer in this process, for what cannot be seen from outside."""

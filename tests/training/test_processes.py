@@ -1,10 +1,11 @@
 """Many processes train what one process trains; only the first speaks; when one dies, none is left waiting.
 
-They are started as on a machine with many GPUs, by `torchrun`, but talk through the CPU.
+They are started as on a machine with many GPUs, by `torchrun` or as it does it, but talk through the CPU.
 """
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ import torch
 from focat.corpus.store import Store
 from focat.training.run import Run
 from focat.windows.loader import Loader
-from tests.training.launcher import ROOT
+from tests.training.launcher import ROOT, Command
 from tests.training.runs import Lab, records, weights_of
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--local-addr"]
@@ -38,6 +39,15 @@ def finish(process: subprocess.Popen[str], seconds: float = 120) -> str:
     return said
 
 
+def together(lab: Lab, *arguments: str) -> list[Command]:
+    """Two processes as `torchrun` starts them, without the seconds that three interpreters take to import PyTorch."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = str(free.getsockname()[1])
+    world = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": port}
+    return [lab.launcher.start([*arguments], lab.folder, RANK=rank, LOCAL_RANK=rank, **world) for rank in ("0", "1")]
+
+
 def test_two_processes_are_one_with_two_batches(lab: Lab) -> None:
     """Dropout included. An epoch has an odd number of batches, so that its last update leaves one process idle.
 
@@ -57,21 +67,21 @@ def test_two_processes_are_one_with_two_batches(lab: Lab) -> None:
         "training.log_every=3",
         "training.save_minutes=0.0002",
     ]
-    alone, together = lab.folder / "alone", lab.folder / "together"
+    alone, joined = lab.folder / "alone", lab.folder / "joined"
     lab.train(*overrides, f"training.run={alone}")
-    process = start("-m", "focat", "train", str(lab.config), *overrides, f"training.run={together}")
-    said = finish(process)
-    assert process.returncode == 0, said
+    commands = together(lab, "train", str(lab.config), *overrides, f"training.run={joined}")
+    assert all(command.wait() == 0 for command in commands), [command.said for command in commands]
 
-    expected, found = weights_of(alone), weights_of(together)
+    expected, found = weights_of(alone), weights_of(joined)
     assert expected.keys() == found.keys()
     for name in expected:
         torch.testing.assert_close(found[name], expected[name], rtol=1e-5, atol=1e-5)
 
-    for one, many in zip(records(alone), records(together), strict=True):  # so no line is there twice
+    for one, many in zip(records(alone), records(joined), strict=True):  # so no line is there twice
         assert (one["kind"], one["update"]) == (many["kind"], many["update"])
         for figure in ("current", "context", "full", "discounted", "current_nll"):
             assert abs(one[figure] - many[figure]) < 1e-4, (one, many)
+    said = "".join(command.said for command in commands)
     assert said.count("· validation: ") == 2
     assert "parameters on 2 × cpu" in said
 
@@ -80,9 +90,8 @@ def test_going_on_with_fewer_processes(lab: Lab) -> None:
     """Two processes begin, with a batch each; the one that goes on alone makes the same updates of two batches."""
     overrides = ["training.validate_every=100", "training.samples=0", "training.budget={updates: 3}"]
     alone, moved = lab.folder / "alone", lab.folder / "moved"
-    process = start("-m", "focat", "train", str(lab.config), *overrides, f"training.run={moved}")
-    said = finish(process)
-    assert process.returncode == 0, said
+    for command in together(lab, "train", str(lab.config), *overrides, f"training.run={moved}"):
+        assert command.wait() == 0, command.said
     longer = [*overrides[:2], "training.budget={updates: 6}"]
     lab.train(*longer, f"training.run={moved}")
     lab.train(*longer, "training.batches_per_update=2", f"training.run={alone}")
@@ -129,9 +138,8 @@ def test_they_save_together_although_their_clocks_differ(lab: Lab) -> None:
     slow_clock = "trainer.time = types.SimpleNamespace(monotonic=lambda: time.monotonic() / 1000)"
     script.write_text(SCRIPT.format(change=slow_clock))
     often = ["training.save_minutes=0.0001", "training.validate_every=1000", "training.budget.updates=9"]
-    process = start(str(script), str(lab.config), *often)
-    said = finish(process, 60)
-    assert process.returncode == 0, said
+    for command in together(lab, str(script), str(lab.config), *often):
+        assert command.wait(60) == 0, command.said
     assert len(Run(lab.run).checkpoints()) == 2  # it did save before its end
 
 
@@ -139,8 +147,8 @@ def test_what_a_user_can_mend_ends_all_processes_with_one_line(lab: Lab) -> None
     """Only the first process finds out; the second is waiting for it."""
     lab.run.mkdir()
     (lab.run / "something").touch()
-    process = start("-m", "focat", "train", str(lab.config))
-    said = finish(process, 60)
-    assert process.returncode != 0
+    commands = together(lab, "train", str(lab.config))
+    assert all(command.wait(60) != 0 for command in commands)
+    said = "".join(command.said for command in commands)
     assert said.count(f"focat: {lab.run}: is not empty and holds no run; give another training.run\n") == 1
     assert [path.name for path in lab.run.iterdir()] == ["something"]

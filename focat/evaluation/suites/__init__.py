@@ -4,7 +4,7 @@ from focat.evaluation.suites.contrapro import ContextFiles, ContextFolder, contr
 from focat.evaluation.suites.form import AS_PUBLISHED, Form
 from focat.evaluation.suites.instance import Instance, Kind, Suite
 from focat.evaluation.suites.own import own_instances
-from focat.evaluation.suites.reading import read_suite
+from focat.evaluation.suites.reading import context_files, read_suite, read_suites
 from focat.evaluation.suites.voita import voita_instances
 
 __all__ = [
@@ -15,8 +15,10 @@ __all__ = [
     "Instance",
     "Kind",
     "Suite",
+    "context_files",
     "contrapro_instances",
     "own_instances",
     "read_suite",
+    "read_suites",
     "voita_instances",
 ]

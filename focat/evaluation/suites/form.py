@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from focat.evaluation.suites.instance import Instance
+from focat.evaluation.suites.instance import Instance, Suite
 
 _CLOSES = re.compile(r"[,.!?;:…)\]}»”%]+|'(?:s|t|m|d|re|ve|ll|S|T|M|D|RE|VE|LL)|n't|N'T")
 _OPENS = re.compile(r"[(\[{«„“¿¡$£]+")
@@ -46,6 +46,10 @@ class Form:
             candidates=[*map(change, instance.candidates)],
             forms=None if instance.forms is None else [*map(change, instance.forms)],
         )
+
+    def suite(self, suite: Suite) -> Suite:
+        """All instances of a suite."""
+        return replace(suite, instances=[self.instance(instance) for instance in suite.instances])
 
 
 AS_PUBLISHED = Form()

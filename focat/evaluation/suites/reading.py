@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,37 @@ def read_suite(path: Path, context: ContextFiles | ContextFolder | None = None) 
     has_context = kind != "contrapro" or context is not None
     digest = digest_of([[*i.source[:-1], *i.target] for i in instances]) if context is not None else ""
     return Suite(name, kind, instances, hashlib.sha256(raw).hexdigest(), has_context, digest)
+
+
+def read_suites(
+    paths: Sequence[Path],
+    context: ContextFiles | ContextFolder | None = None,
+    without: str | None = "give --context-source and --context-target",
+) -> list[Suite]:
+    """All suites, of different names; the one like ContraPro takes the context.
+
+    `without` is what to do about a suite that is left without context; None where it needs none.
+    """
+    suites: list[Suite] = []
+    for path in paths:
+        suite = read_suite(path)
+        if not suite.has_context and context is not None:
+            suite, context = read_suite(path, context), None
+        if not suite.has_context and without is not None:
+            raise FocatError(f"{path}: its context is in other files; {without}")
+        if suite.name in [other.name for other in suites]:
+            raise FocatError(f"{path}: another suite is called {suite.name} too; results could not be told apart")
+        suites.append(suite)
+    if context is not None:
+        raise FocatError("context files and folders are for a suite like ContraPro: give one, or leave them out")
+    return suites
+
+
+def context_files(source: Path | None, target: Path | None) -> ContextFiles | None:
+    """The two files of a suite's context, if they were given."""
+    if (source is None) != (target is None):
+        raise FocatError("give both of --context-source and --context-target, or neither")
+    return None if source is None or target is None else ContextFiles(source, target)
 
 
 def suite_name(path: Path) -> str:

@@ -1,0 +1,52 @@
+"""Test sets as text: of two files, of the corpora that a run's settings name, or of the store it was trained on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from focat.config.data import IdsCorpus, TextCorpus
+from focat.corpus.document import Document
+from focat.corpus.readers import read_documents
+from focat.corpus.store import Split, Store
+from focat.corpus.tokenizer import Tokenizer
+from focat.errors import FocatError
+from focat.progress import QUIET, Progress
+from focat.training.run import Run
+
+TestSplit = Literal["test", "dev"]
+SPLITS: tuple[TestSplit, ...] = ("test", "dev")
+
+
+def corpus_of_files(source: Path, target: Path, documents: Path | None = None) -> TextCorpus | IdsCorpus:
+    """Two files, line for line; a blank line ends a document, unless a third file names the document of each line."""
+    if documents is None:
+        return TextCorpus(format="text", source=source, target=target)
+    return IdsCorpus(format="ids", source=source, target=target, documents=documents)
+
+
+def documents_of(run: Run, split: TestSplit, progress: Progress = QUIET) -> list[Document]:
+    """A split of a run as it was before any normalisation; where only the store has it, as its tokens spell it."""
+    data = run.settings.data
+    if corpora := getattr(data, split):
+        return [document for corpus in corpora for document in read_documents(corpus)]
+    if not (data.store / "manifest.json").exists() or split not in Store(data.store).splits:
+        raise FocatError(
+            f"{run.path}: its settings name no corpus under data.{split}, and its store, {data.store}, has no such "
+            "split; give the texts as files"
+        )
+    progress.say(f"{split}: no corpus is named under data.{split}; its text is spelled from the tokens in {data.store}")
+    store = Store(data.store)
+    return spelled(store.split(split), store.tokenizer)
+
+
+def spelled(split: Split, tokenizer: Tokenizer) -> list[Document]:
+    """The documents of a split from their tokens: what normalisation did to the text stays done."""
+    return [
+        Document(
+            str(number),
+            [tokenizer.source.decode(split.source[i].tolist()) for i in range(first, last)],
+            [tokenizer.target.decode(split.target[i].tolist()) for i in range(first, last)],
+        )
+        for number, (first, last) in enumerate(zip(split.documents[:-1], split.documents[1:], strict=True))
+    ]

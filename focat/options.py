@@ -1,0 +1,69 @@
+"""Options that several commands have: a choice among names, a file to write, NAME=FILE, a device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from focat.errors import FocatError
+
+if TYPE_CHECKING:
+    import torch
+
+Name = TypeVar("Name", bound=str)
+
+
+def one_of(option: str, text: str, names: Sequence[Name]) -> Name:
+    """The name that was given, if it is one of these."""
+    for name in names:
+        if name == text:
+            return name
+    *others, last = names
+    raise FocatError(f"{option} {text}: choose {', '.join(others)} or {last}")
+
+
+def some_of(option: str, text: str, names: Sequence[Name]) -> list[Name]:
+    """The names that were given between commas, in the order of these."""
+    given = [part.strip() for part in text.split(",") if part.strip()]
+    for part in given:
+        if part not in names:
+            raise FocatError(f"{option} {part}: choose from {', '.join(names)}")
+    if not given:
+        raise FocatError(f"{option}: is empty; choose from {', '.join(names)}")
+    return [name for name in names if name in given]
+
+
+def check_free(path: Path | None, option: str, overwrite: bool) -> None:
+    """Refuse to write over a file, or where there is no folder, before any work is done."""
+    in_a_folder(path)
+    if path is not None and path.exists() and not overwrite:
+        raise FocatError(f"{path}: exists; give another {option}, or --overwrite")
+
+
+def in_a_folder(path: Path | None) -> Path | None:
+    """The same file, if it can be written where it is to be."""
+    if path is not None and not path.parent.is_dir():
+        raise FocatError(f"{path}: there is no folder {path.parent}")
+    if path is not None and path.is_dir():
+        raise FocatError(f"{path}: a folder, where a file was expected")
+    return path
+
+
+def named(argument: str | Path) -> tuple[str | None, Path]:
+    """`NAME=FILE` in its two parts; a file whose name has the sign in it is a file."""
+    name, equals, path = str(argument).partition("=")
+    if Path(argument).exists() or not (equals and name and path):
+        return None, Path(argument)
+    return name, Path(path)
+
+
+def device_named(name: str) -> torch.device:
+    """A device to compute on; `auto` takes a GPU if there is one."""
+    import torch
+
+    wanted = ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+    try:
+        return torch.empty(0, device=wanted).device
+    except (AssertionError, RuntimeError) as error:
+        raise FocatError(f"--device {name}: cannot be used here ({str(error).splitlines()[0]})") from None

@@ -1,0 +1,111 @@
+"""The folder that the pages speak of: small corpora, suites, texts, and systems that were trained for a moment."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from focat.corpus.document import Document
+from focat.corpus.generated import contrapro_suite, generate, voita_suite
+from tests.docs.shell import Shell
+from tests.training.runs import settings_tree
+
+SYSTEMS = {  # names that pages have for systems, and what is different about them
+    "base": "windows.before=0",
+    "plain": "objective.discount=1",
+    "focused": "training.seed=2",
+}
+ALIKE = {"run": "focused", "run2": "plain", "RUN": "focused", "runs/1": "base", "runs/7": "focused"}
+ALIKE |= {"demo/runs/base-seed1": "base", "demo/runs/s4to4-shift-cd-seed1": "focused"}
+SUITES = {
+    "deixis.json": "deixis",
+    "deixis_test.json": "deixis",
+    "lex_cohesion_test.json": "lex_cohesion",
+    "ellipsis_infl.json": "ellipsis_vp",
+    "ellipsis_vp.json": "ellipsis_vp",
+}
+TEXTS = {
+    "talk.txt": "Where is the cat?\nIt is old.\n\nTom sleeps.\n",
+    "book.txt": "Tom sleeps. He is old.\n",
+    "film.srt": "1\n00:00:01,000 --> 00:00:02,000\nWhere is the cat?\n\n2\n00:00:02,500 --> 00:00:04,000\nIt is old.\n",
+    "talks.jsonl": '{"id": 7, "sentences": ["Where is the cat?", "It is old."]}\n',
+    "base.txt": "0.5\n0.7\n0.6\n",
+    "focused.txt": "0.4\n0.7\n0.5\n",
+}
+
+
+def build(folder: Path, shell: Shell) -> None:
+    """Everything; seconds."""
+    for name, text in TEXTS.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    corpora = {"train": list(generate(60, 1)), "dev": list(generate(4, 2)), "test": list(generate(2, 3))}
+    for name, documents in corpora.items():
+        write_corpus(folder, name, documents)
+    for name in ("own", "source", "target"):
+        write_corpus(folder, name, corpora["test"])
+    for name in ("base.de", "focused.de"):
+        shutil.copy(folder / "test.de", folder / name)
+    _write_suites(folder)
+    _write_folder(folder / "FOLDER")
+    _train(folder, shell)
+
+
+def _train(folder: Path, shell: Shell) -> None:
+    tree = settings_tree(Path("store"), Path("run"))
+    for name in ("train", "dev", "test"):
+        tree["data"][name] = [{"format": "text", "source": f"{name}.en", "target": f"{name}.de"}]
+    tree["data"] |= {"source_language": "en", "target_language": "de"}
+    tree["windows"] = {"before": 3}
+    tree["training"]["budget"] = {"updates": 4}
+    tree["decoding"] = {"beam": 2, "max_ratio": 0.5, "max_extra": 3}  # they would hardly come to an end by themselves
+    (folder / "world.yaml").write_text(json.dumps(tree), encoding="utf-8")  # JSON is YAML
+    trains = (f"focat train world.yaml training.run={name} {difference}" for name, difference in SYSTEMS.items())
+    asked = (f"focat contrast {name} --suite deixis.json --instances {name}.jsonl" for name in ("base", "focused"))
+    done = shell.run("\n".join(["focat prepare world.yaml", *trains, *asked]), folder)
+    assert done.returncode == 0, done.stderr
+    for name, system in ALIKE.items():
+        shutil.copytree(folder / system, folder / name)
+
+
+def write_corpus(folder: Path, name: str, documents: Sequence[Document]) -> None:
+    """Two text files, a blank line between documents."""
+    for language, side in (("en", "source"), ("de", "target")):
+        text = "\n\n".join("\n".join(getattr(document, side)) for document in documents)
+        (folder / f"{name}.{language}").write_text(text + "\n", encoding="utf-8")
+
+
+def _write_folder(folder: Path) -> None:
+    """What plans of the paper are given: corpora by their names, with nothing in them."""
+    for pair in ("en-ru", "en-de"):
+        (folder / pair).mkdir(parents=True)
+        for name in ("train", "dev", "test"):
+            for language in pair.split("-"):
+                (folder / pair / f"{name}.{language}").touch()
+
+
+def _write_suites(folder: Path) -> None:
+    for name, phenomenon in SUITES.items():
+        (folder / name).write_text(json.dumps(voita_suite(phenomenon, 6, 1000)), encoding="utf-8")
+    entries, source, target = contrapro_suite(12, 1000)
+    for name in ("contrapro.json", "pronouns.json"):
+        (folder / name).write_text(json.dumps(entries), encoding="utf-8")
+    for prefix in ("contrapro.", ""):
+        _write_lines(folder / f"{prefix}context.en", source)
+        _write_lines(folder / f"{prefix}context.de", target)
+    (folder / "documents").mkdir()
+    each = len(source) // len(entries)  # lines of an entry: its context, once for each candidate
+    for i, entry in enumerate(entries):
+        stem = entry["document id"].removesuffix(".de")
+        before = entry["segment id"] - 1
+        for language, lines, segment in (("en", source, "src segment"), ("de", target, "ref segment")):
+            context = lines[i * each : i * each + 3][3 - before :]
+            _write_lines(folder / "documents" / f"{stem}.{language}", [*context, entry[segment]])
+    suite = {"source": ["Where is the lamp?", "It is new."], "target": ["Wo ist die Lampe?"], "right": 0}
+    suite |= {"candidates": ["Sie ist neu.", "Er ist neu."]}
+    (folder / "suite.jsonl").write_text(json.dumps(suite) + "\n", encoding="utf-8")
+
+
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

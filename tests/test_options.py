@@ -1,0 +1,54 @@
+"""Options that several commands have, and what is said about those that cannot be."""
+
+from pathlib import Path
+
+import pytest
+
+from focat.errors import FocatError
+from focat.options import check_free, device_named, named, one_of, some_of
+from tests.evaluation.commands import refused
+
+
+def test_one_of():
+    assert one_of("--fruit", "pear", ("apple", "pear")) == "pear"
+    with pytest.raises(FocatError, match=r"^--fruit nut: choose apple, pear or plum$"):
+        one_of("--fruit", "nut", ("apple", "pear", "plum"))
+
+
+def test_some_of():
+    assert some_of("--fruit", " pear,apple, ", ("apple", "plum", "pear")) == ["apple", "pear"]
+    with pytest.raises(FocatError, match=r"^--fruit nut: choose from apple, pear$"):
+        some_of("--fruit", "pear,nut", ("apple", "pear"))
+    with pytest.raises(FocatError, match=r"^--fruit: is empty; choose from apple, pear$"):
+        some_of("--fruit", ",", ("apple", "pear"))
+
+
+def test_nothing_is_overwritten_unless_asked(tmp_path):
+    there = tmp_path / "there"
+    there.touch()
+    check_free(None, "--output", overwrite=False)
+    check_free(tmp_path / "new", "--output", overwrite=False)
+    check_free(there, "--output", overwrite=True)
+    with pytest.raises(FocatError, match=r"there: exists; give another --output, or --overwrite$"):
+        check_free(there, "--output", overwrite=False)
+    with pytest.raises(FocatError, match="a folder, where a file was expected"):
+        check_free(tmp_path, "--output", overwrite=True)
+
+
+def test_named(tmp_path):
+    (tmp_path / "lr=0.1").mkdir()
+    assert named("base=runs/1") == ("base", Path("runs/1"))
+    assert named("runs/1") == (None, Path("runs/1"))
+    assert named("=runs") == (None, Path("=runs"))
+    assert named(tmp_path / "lr=0.1") == (None, tmp_path / "lr=0.1")
+
+
+def test_devices():
+    assert device_named("cpu").type == "cpu"
+    with pytest.raises(FocatError, match=r"^--device abacus: cannot be used here"):
+        device_named("abacus")
+
+
+@pytest.mark.parametrize("command", [["compare", "a", "b"], ["evaluate", "run"], ["doctor"], ["prepare", "c.yaml"]])
+def test_a_file_of_figures_that_cannot_be_written_is_refused_before_any_work(command, tmp_path):
+    assert refused(tmp_path, *command, "--json", "nowhere/f.json") == "nowhere/f.json: there is no folder nowhere"

@@ -83,7 +83,7 @@ def serve(address: str) -> None:
     import focat.evaluation.contrast_run
     import focat.report.page
     import focat.reproduce.command
-    import focat.training.trainer  # noqa: F401
+    import focat.training.trainer
 
     torch.optim.AdamW([torch.zeros(1)])  # the first optimiser imports half of PyTorch
     with mock.patch.object(sys, "argv", ["focat", "config"]), redirect_stdout(io.StringIO()), suppress(SystemExit):

@@ -26,6 +26,8 @@ def main() -> None:
         _run("feed_rate", str(store))
         _run("train_speed", str(store), "--preset", "small", "--seconds", "30")
         _run("score_speed")
+        few = ("--preset", "small", "--documents", "16", "--sentences", "2", "--batches", "32")
+        _run("translate_speed", str(store), *few, "--systems", "hf-marian,regenerate,reuse")
 
 
 def _text_files(folder: Path) -> list[Path]:

@@ -150,14 +150,14 @@ def _read(
     if reference is not None:
         texts = read_texts(path, reference)
         about = reference_digest(texts.references)
-        return [_figure_column(figure, about) for figure in evaluate(texts, measures, progress)]
+        return [figure_column(figure, about) for figure in evaluate(texts, measures, progress)]
     return [_read_numbers(path)]
 
 
 def _read_evaluation(path: Path, record: dict[str, Any]) -> list[Column]:
     try:
         about = str(record["reference"]["sha256"])
-        columns = [_figure_column(figure, about) for figure in figures_of(record)]
+        columns = [figure_column(figure, about) for figure in figures_of(record)]
     except (KeyError, TypeError, ValueError) as error:
         raise FocatError(f"{path}: is no whole evaluation ({error!r}); make it again with `focat evaluate`") from None
     if not columns:
@@ -165,7 +165,8 @@ def _read_evaluation(path: Path, record: dict[str, Any]) -> list[Column]:
     return columns
 
 
-def _figure_column(figure: Figure, about: str) -> Column:
+def figure_column(figure: Figure, about: str) -> Column:
+    """The column of a figure; `about` is the digest of its references."""
     kind: Kind = "mean" if figure.metric == "COMET" else "figure"
     return Column(
         figure.name,

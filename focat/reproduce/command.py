@@ -82,12 +82,7 @@ def put_together(workshop: Workshop) -> tuple[Tables, bool]:
     title = plan.title or Path(workshop.loaded.where).stem
     records = workshop.done()
     found, how = gathered(title, records)
-    details = {
-        f"{step.system}.{step.seed}.{step.name}": work.details(step)
-        for work in workshop.all_work()
-        for step in work.steps()
-    }
-    tables = build(plan, title, records, details)
+    tables = build(plan, title, records)
     before = sha256(folder / "results.json") if (folder / "results.json").exists() else None
     write_json(folder / "results.json", found)
     write_json(folder / "provenance.json", how)
@@ -100,7 +95,7 @@ def write_page(workshop: Workshop) -> None:
     """report.html, about the first run of each system; a page that cannot be made is no reason to fail."""
     first: dict[str, SystemWork] = {}
     for work in workshop.all_work():
-        if work.result(work.trained) is not None:
+        if work.result(work.trained) is not None and work.run_folder.exists():
             first.setdefault(work.system, work)
     if not first:
         return

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from focat.evaluation.comparison import Finding, compare
 from focat.evaluation.disc import distance_of
-from focat.evaluation.quality import Measures
+from focat.evaluation.metrics import Figure
 from focat.evaluation.significance import Correction, corrected
-from focat.evaluation.systems import Answer, Column, System, columns_of_answers, read_systems
+from focat.evaluation.systems import Answer, Column, System, columns_of_answers, figure_column
 from focat.progress import QUIET
 from focat.reproduce.paper import TITLES
 from focat.reproduce.plan import Plan
-from focat.reproduce.results import Record
+from focat.reproduce.results import Record, unpacked_numbers
 
 _METRICS = ("BLEU", "f-BLEU", "chrF", "COMET")  # that tables show; the files have more
 
@@ -91,7 +90,7 @@ def _answers(result: Record, rule: str) -> list[Answer]:
 # ------------------------------------------------------------------------------------------------ translations
 
 
-def quality_columns(plan: Plan, records: Sequence[Record], key: Key, details: Mapping[str, Path]) -> list[Column]:
+def quality_columns(plan: Plan, records: Sequence[Record], key: Key) -> list[Column]:
     """BLEU and its kin of each test set and kind of target context, with what each line contributes."""
     columns = []
     for test, planned in plan.tests.items():
@@ -100,11 +99,18 @@ def quality_columns(plan: Plan, records: Sequence[Record], key: Key, details: Ma
                 records, key, f"evaluate.{test}.{planned.contexts[0]}"
             )  # a system that sees one sentence has no target context, and was measured once
             for record in found[:1]:
-                path = details[f"{key[0]}.{key[1]}.{record['step']}"]
-                (system,) = read_systems([f"system={path}"], QUIET, Measures(()))
-                shown = [system.columns[metric] for metric in _METRICS if metric in system.columns]
+                shown = [column for column in _quality(record["result"]) if column.name in _METRICS]
                 columns += [replace(c, name=quality_name(plan, test, c.name, context)) for c in shown]
     return columns
+
+
+def _quality(result: Record) -> list[Column]:
+    """Of one test set, as `focat evaluate --json` would have written them."""
+    figures = [
+        Figure(lines["metric"], lines["level"], result["figures"][name]["signature"], unpacked_numbers(lines))
+        for name, lines in result["lines"].items()
+    ]
+    return [figure_column(figure, result["reference"]["sha256"]) for figure in figures]
 
 
 def quality_name(plan: Plan, test: str, metric: str, context: str) -> str:
@@ -149,13 +155,13 @@ class Measured:
         return "*" if better and asked and all(better) else ""
 
 
-def measured(plan: Plan, records: Sequence[Record], rule: str, details: Mapping[str, Path] | None = None) -> Measured:
-    """Figures of all systems, and every comparison that the plan asks for; of translations only with their details."""
+def measured(plan: Plan, records: Sequence[Record], rule: str, quality: bool = True) -> Measured:
+    """Figures of all systems, and every comparison that the plan asks for; of translations too if so asked."""
     systems = {}
     for key in keys_of(records):
         columns = [
             *accuracy_columns(results_of(records, key, "contrast"), rule),
-            *(quality_columns(plan, records, key, details) if details is not None else ()),
+            *(quality_columns(plan, records, key) if quality else ()),
         ]
         if columns:
             systems[key] = System(key[0], {column.name: column for column in columns})

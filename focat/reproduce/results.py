@@ -6,26 +6,30 @@ was interrupted ends with the same results.json, byte for byte, as one that was 
 
 from __future__ import annotations
 
+import base64
 import json
 import platform
 import time
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import BaseModel
 
 from focat import __version__
 from focat.errors import FocatError
+from focat.evaluation.significance import Floats
 from focat.files import disk_errors, sha256, write_json
 from focat.hardware import hardware
 
 KIND = "focat result"  # how a file of ours is known
 Kind = Literal["train", "contrast", "evaluate", "analyse"]
 Record = dict[str, Any]
-BULK = ("answers",)  # parts of a result that results.json leaves to the step's own file
+BULK = ("answers", "lines")  # parts of a result that results.json leaves to the step's own file
 
 
 @dataclass(frozen=True)
@@ -63,9 +67,13 @@ class Results:
             with disk_errors(folder):
                 folder.mkdir(parents=True, exist_ok=True)
 
+    def path(self, step: Step) -> Path:
+        """The file of a step."""
+        return self.folder / step.file
+
     def of(self, step: Step, inputs: str | None = None) -> Record | None:
         """The result of a step, if it is there and was made from these inputs."""
-        path = self.folder / step.file
+        path = self.path(step)
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -87,7 +95,7 @@ class Results:
             "result": result,
             "provenance": provenance,
         }
-        write_json(self.folder / step.file, record)
+        write_json(self.path(step), record)
         return record
 
 
@@ -121,6 +129,21 @@ class Stopwatch:
             "python": platform.python_version(),
             **more,
         }
+
+
+def packed_numbers(numbers: Floats) -> Record:
+    """A table of numbers as a few words of JSON; whole numbers, as counts are, take little room."""
+    whole = (numbers == np.rint(numbers)).all() and np.abs(numbers).max(initial=0) < 2**31
+    kind = "<i4" if whole else "<f8"
+    text = base64.b85encode(zlib.compress(numbers.astype(kind).tobytes(), 9)).decode()
+    return {"shape": list(numbers.shape), "type": kind, "packed": text}
+
+
+def unpacked_numbers(record: Record) -> Floats:
+    """What `packed_numbers` packed."""
+    data = zlib.decompress(base64.b85decode(record["packed"]))
+    numbers: Floats = np.frombuffer(data, record["type"]).reshape(record["shape"]).astype(np.float64)
+    return numbers
 
 
 def fingerprint(value: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from focat.evaluation.disc import DISTANCES, UNKNOWN
@@ -107,12 +106,12 @@ class Tables:
         }
 
 
-def build(plan: Plan, title: str, records: Sequence[Record], details: Mapping[str, Path]) -> Tables:
-    """Every table that the results have something for; `details` has the file behind each step."""
+def build(plan: Plan, title: str, records: Sequence[Record]) -> Tables:
+    """Every table that the results of steps have something for."""
     tables: list[Table] = []
     findings: list[Record] = []
     for rule in plan.rules if plan.suites else plan.rules[:1]:
-        by_rule = measured(plan, records, rule, details if rule == plan.rules[0] else None)
+        by_rule = measured(plan, records, rule, quality=rule == plan.rules[0])
         tables += _contrastive_tables(by_rule, first=rule == plan.rules[0])
         findings += [{**asdict(finding), "rule": rule, "seed": seed} for seed, finding in by_rule.findings]
         if rule == plan.rules[0]:

@@ -39,12 +39,12 @@ from focat.files import digest_of, disk_errors, sha256, write_json, write_whole
 from focat.options import device_named
 from focat.progress import Progress
 from focat.reproduce.plan import LoadedPlan, SuitePlan, TestPlan
-from focat.reproduce.results import Record, Results, Step, Stopwatch, fingerprint
+from focat.reproduce.results import Record, Results, Step, Stopwatch, fingerprint, packed_numbers
 from focat.training.averaging import average
 from focat.training.run import Run
 from focat.training.trainer import train
 
-_VERSION = 1  # of results; another number, and everything is done again
+_VERSION = 2  # of results; another number, and everything is done again
 # What changes how training goes, but not what it is of: with it, a run goes on.
 _NOT_IDENTITY: Any = {
     "data": True,
@@ -160,7 +160,8 @@ class SystemWork:
         found = None if inputs is None else self.results.of(step, inputs)
         if found is None or step.kind == "train":
             return found
-        return found if self.details(step).exists() else None
+        # a run that is not here was trained elsewhere, and its results are all that came
+        return found if self.details(step).exists() or not self.run_folder.exists() else None
 
     def missing(self) -> list[Step]:
         """Steps that are still to be done."""
@@ -226,6 +227,11 @@ class SystemWork:
             command = f"focat train {_quoted(self.run_folder / 'config.yaml')}"
             self.results.keep(step, inputs, result, watch.provenance(command, **more))
             return
+        if not self.run_folder.exists():
+            raise FocatError(
+                f"{step}: {self.run_folder} is not here; bring it, or delete {self.results.path(self.trained)}, "
+                "and it is trained again"
+            )
         with disk_errors(self.run_folder):
             self.details(step).parent.mkdir(exist_ok=True)
         does = {"contrast": self._contrast, "evaluate": self._evaluate, "analyse": self._analyse}[step.kind]
@@ -352,6 +358,10 @@ class SystemWork:
             "figures": {
                 figure["name"]: {name: figure[name] for name in ("score", "interval", "signature")}
                 for figure in record["figures"]
+            },
+            "lines": {
+                figure.name: {"metric": figure.metric, "level": figure.level, **packed_numbers(figure.statistics)}
+                for figure in figures
             },
         }
         return result, self._evaluate_command(step, test)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -96,6 +97,17 @@ def test_a_second_time_there_is_nothing_to_do(finished: Path, launcher: Launcher
     assert "<html" in (out / "report.html").read_text()  # which was not asked for the first time
     said = launcher.focat(finished, "reproduce", plan, "--list", "--folder", out)
     assert f"{STEPS} of {STEPS} steps are done" in said
+
+
+def test_results_are_enough(finished: Path, tmp_path: Path, launcher: Launcher) -> None:
+    """What was trained elsewhere counts by its results, and makes the same tables; what else is asked needs the run."""
+    out = tmp_path / "out"
+    shutil.copytree(finished / "out", out, ignore=shutil.ignore_patterns("runs", *FILES))
+    assert not steps_in(reproduce(launcher, finished / "tiny.yaml", out))
+    same(out, finished / "out")
+    (out / "results" / "base.1.analyse.json").unlink()
+    said = reproduce(launcher, finished / "tiny.yaml", out, expect=1)
+    assert f"base-seed1 is not here; bring it, or delete {out}/results/base.1.train.json" in said
 
 
 def test_killed_again_and_again(finished: Path, tmp_path: Path, launcher: Launcher) -> None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from focat.evaluation.metrics import measure
-from focat.evaluation.quality import Texts, evaluation_record, write_evaluation
 from focat.reproduce.figures import Cell, accuracy_columns
 from focat.reproduce.plan import Plan
-from focat.reproduce.results import Record
+from focat.reproduce.results import Record, packed_numbers, unpacked_numbers
 from focat.reproduce.tables import Table, _robustness, build
 
 RULE = "current-sum"
@@ -88,7 +86,7 @@ def test_columns_of_distances() -> None:
 
 
 def test_what_a_suite_lacks_is_said() -> None:
-    (first, *_) = build(plan("a", pair="en-de"), "Title", [contrast("a", "pronoun", "01?", "111")], {}).tables
+    (first, *_) = build(plan("a", pair="en-de"), "Title", [contrast("a", "pronoun", "01?", "111")]).tables
     assert any("the suite has d=1: Disc. is over no more" in note for note in first.notes)
     assert "Instances of unknown distance count under all, and not in Disc." in first.notes
 
@@ -106,7 +104,7 @@ def test_the_papers_first_table() -> None:
         for phenomenon, correct in zip(phenomena, of_suites, strict=True)
     ]
     asked = plan("base", "s4to4-cd", pair="en-ru", against=["base"])
-    found = build(asked, "Title", records, {})
+    found = build(asked, "Title", records)
     first = table(found.tables, f"table1.{RULE}")
     assert first.columns == ["Deixis", "Lex co.", "Ell. inf", "Ell. vp", "Disc."]
     rows = lines(first.markdown())
@@ -132,7 +130,7 @@ def test_correction_takes_stars_away() -> None:
     ]
     for correction, star in (("none", "**100.00**\\*"), ("holm", "**100.00**")):
         asked = plan("a", "b", against=["a"], correction=correction)
-        (first, *_) = build(asked, "Title", records[:1] + records[2:3] + [records[1], records[3]], {}).tables
+        (first, *_) = build(asked, "Title", records[:1] + records[2:3] + [records[1], records[3]]).tables
         assert lines(first.markdown())["b"][0] == star
 
 
@@ -145,40 +143,49 @@ def test_several_seeds() -> None:
         for system, correct in zip(("a", "b"), both, strict=True)
     ]
     asked = plan("a", "b", against=["a"], seeds=[1, 2])
-    (first, *_) = build(asked, "Title", records, {}).tables
+    (first, *_) = build(asked, "Title", records).tables
     assert lines(first.markdown())["b"][0] == "**70.00** ± 14.14"
     only = plan("a", "b", against=["a"], seeds=[1])
-    (first, *_) = build(only, "Title", [r for r in records if r["seed"] == 1], {}).tables
+    (first, *_) = build(only, "Title", [r for r in records if r["seed"] == 1]).tables
     assert lines(first.markdown())["b"][0] == "**60.00**\\*"
 
 
 def test_two_rules_are_two_tables() -> None:
     records = [contrast("a", "deixis", "11", "11", other="10")]
     asked = plan("a", rules=[RULE, "window-mean"])
-    scores = {t.name: lines(t.markdown())["a"][0] for t in build(asked, "Title", records, {}).tables}
+    scores = {t.name: lines(t.markdown())["a"][0] for t in build(asked, "Title", records).tables}
     assert scores == {"accuracy.current-sum": "100.00", "accuracy.window-mean": "50.00"}
 
 
-def test_quality_stands_beside_the_papers(tmp_path: Path) -> None:
+def test_quality_stands_beside_the_papers() -> None:
     """A perfect translation has BLEU 100; base was measured once, for it has no target context."""
     documents = [["a b c d e", "f g h i j"], ["k l m n o"]]
     bad = [["a b c d x", "f g h i x"], ["k l m n x"]]
-    records, details = [], {}
+    records = []
     for system, context, said in (("base", "reuse", bad), ("s4to4", "reuse", bad), ("s4to4", "regenerate", documents)):
-        figures = [measure("BLEU", "sentence", [s for d in said for s in d], [s for d in documents for s in d])]
-        path = tmp_path / f"{system}.{context}.json"
-        write_evaluation(path, evaluation_record(system, Texts(said, documents), figures))
-        step = f"evaluate.test.{context}"
-        details[f"{system}.1.{step}"] = path
-        result = {"figures": {"BLEU": {"score": figures[0].score}}}
-        records.append({"system": system, "seed": 1, "step": step, "result": result})
+        bleu = measure("BLEU", "sentence", [s for d in said for s in d], [s for d in documents for s in d])
+        result = {
+            "figures": {"BLEU": {"score": bleu.score, "signature": bleu.signature}},
+            "reference": {"sha256": "0" * 64},
+            "lines": {"BLEU": {"metric": "BLEU", "level": "sentence", **packed_numbers(bleu.statistics)}},
+        }
+        records.append({"system": system, "seed": 1, "step": f"evaluate.test.{context}", "result": result})
     asked = plan("base", "s4to4", pair="en-ru", tests={"test": {}}, suites={})
-    first = table(build(asked, "Title", records, details).tables, f"table1.{RULE}")
+    first = table(build(asked, "Title", records).tables, f"table1.{RULE}")
     assert first.columns == ["BLEU reuse", "BLEU regenerate"]
     rows = lines(first.markdown())
     assert rows["base"][0] == rows["base"][1] == rows["s4to4"][0]
     assert rows["s4to4"][1] == "**100.00**"
     assert rows["*– in the paper*"] == ["", "*32.45*"]
+
+
+@pytest.mark.parametrize(
+    "numbers", [np.array([[1.0, 2.0], [3.0, 4e8]]), np.array([[0.25], [-1e300]]), np.zeros((0, 3))]
+)
+def test_packed_numbers_come_back(numbers: np.ndarray) -> None:
+    packed = json.loads(json.dumps(packed_numbers(numbers)))
+    assert unpacked_numbers(packed).tolist() == numbers.tolist()
+    assert unpacked_numbers(packed).shape == numbers.shape
 
 
 def test_losses_sweep_and_curves() -> None:
@@ -188,7 +195,7 @@ def test_losses_sweep_and_curves() -> None:
     entropy = {order: {"all": value} for order, value in (("mean-then-entropy", 2.0), ("entropy-then-mean", 1.0))}
     result = {"share": share, "entropy": entropy}
     records.append({"system": "cd50", "seed": 1, "step": "analyse", "result": result})
-    found = build(plan("cd0", "cd50", "cd100"), "Title", records, {})
+    found = build(plan("cd0", "cd50", "cd100"), "Title", records)
     assert lines(table(found.tables, "losses").markdown())["cd100"] == ["2.0000", "2.5000", "0.8000"]
     sweep = table(found.tables, "sweep")
     assert [row.label for row in sweep.rows] == ["cd100", "cd50", "cd0"]

@@ -237,6 +237,8 @@ class TrainingSettings(Section):
     """Tokens of a batch with its padding, on the longer side."""
     batches_per_update: PositiveInt = 1
     """Batches whose gradients are added before each update, over all processes together."""
+    optimizer: Literal["adam", "muon"] = "adam"
+    """How weights move: by Adam (the paper), or in fewer updates by Muon, and Adam for what is no layer's matrix."""
     learning_rate: PositiveFloat = 1e-3
     """Highest learning rate."""
     schedule: Literal["inverse-sqrt", "cosine", "linear"] = "inverse-sqrt"

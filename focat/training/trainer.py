@@ -39,6 +39,7 @@ from focat.training.checkpoints import (
 )
 from focat.training.masters import MasterWeights
 from focat.training.objective import Losses
+from focat.training.optimiser import optimiser_of
 from focat.training.processes import Processes, joined
 from focat.training.reporting import Report, training_line, validation_line
 from focat.training.run import Run, load_weights
@@ -109,13 +110,7 @@ class Trainer:
             load_weights(self.model, _weights_of(training.init_from))
         self.masters = MasterWeights(self.model, self.half)
         self.parameters = self.masters.named
-        self.optimizer = torch.optim.AdamW(
-            self.parameters.values(),
-            betas=training.betas,
-            eps=training.epsilon,
-            weight_decay=training.weight_decay,
-            fused=True,
-        )
+        self.optimizer = optimiser_of(training, self.model, self.parameters)
         self.average = {name: p.detach().clone() for name, p in self.parameters.items()} if training.ema else {}
         self._losses = Losses.none(self.device)  # since the last line of the log
         if found:

@@ -1,9 +1,9 @@
 """Training that is killed at any moment, again and again, ends where it would have ended: bit for bit.
 
-Everything that could go astray is in use: dropout, windows of random size, a moving average of the weights, a schedule
-and a discount that follow the share of the budget spent (counted in epochs), patience, and more than one batch for each
-update. It saves at nearly every update, and the log has figures of several updates, so that most kills fall between
-two lines of it.
+Everything that could go astray is in use: dropout, windows of random size, Muon beside Adam, a moving average of the
+weights, a schedule and a discount that follow the share of the budget spent (counted in epochs), patience, and more
+than one batch for each update. It saves at nearly every update, and the log has figures of several updates, so that
+most kills fall between two lines of it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ SETTINGS = (
     "model.dropout=0.2",
     "model.attention_dropout=0.1",
     "objective.discount={start: 1.0, end: 0.0, begin_at: 0.1, end_at: 0.9}",
+    "training.optimizer=muon",
     "training.schedule=cosine",
     "training.budget={epochs: 4}",
     "training.batch_tokens=700",

@@ -7,12 +7,12 @@ what they contribute, and applies the function: one product of matrices for a th
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 Floats = NDArray[np.float64]
 Formula = Callable[[Floats], Floats]
@@ -24,7 +24,7 @@ SEED = 12345  # sacrebleu's, so that the same test gives the same p-value
 TRIALS = 10_000  # of approximate randomisation, as in the paper
 RESAMPLES = 1_000  # of the bootstrap
 _CONFIDENCE = 0.95
-_Z = float(stats.norm.ppf((1 + _CONFIDENCE) / 2))
+_Z = statistics.NormalDist().inv_cdf((1 + _CONFIDENCE) / 2)
 _FEW = 25  # discordant pairs below which McNemar's test is exact
 _ROWS = 512  # samples held at a time; a multiple of 32, because numpy draws truth values from 32 bits at a time
 _NOISE = 1e-9  # differences below it come from the order of additions
@@ -42,6 +42,8 @@ def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> tuple[float,
 
     χ² with continuity correction if the systems disagree 25 times or more; else exact, from the binomial distribution.
     """
+    from scipy import stats  # not at the top: it takes longer to import than all of this room
+
     only_first, only_second = int((first & ~second).sum()), int((second & ~first).sum())
     disagree = only_first + only_second
     if disagree == 0:
@@ -148,6 +150,8 @@ def permutation_of_means(first: Floats, second: Floats, trials: int = TRIALS, se
 
     All signs are tried if there are fewer than the trials.
     """
+    from scipy import stats
+
     found = stats.permutation_test(
         (second - first,),
         np.mean,
@@ -172,6 +176,8 @@ def corrected(p_values: Sequence[float], how: Correction) -> list[float]:
     if how == "none" or not len(p):
         return list(map(float, p))
     if how == "benjamini-hochberg":
+        from scipy import stats
+
         return list(map(float, stats.false_discovery_control(p)))
     order = np.argsort(p)
     stepped = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))

@@ -1,0 +1,76 @@
+"""docs/results.md says what the files in results/ say."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.pages import ROOT
+
+
+@pytest.fixture(scope="module")
+def build() -> Any:
+    spec = importlib.util.spec_from_file_location("results_build", ROOT / "results" / "build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_what_the_files_say(build: Any) -> None:
+    page = build.PAGE.read_text(encoding="utf-8")
+    assert "<!-- contrast en-ru-annealed-7min voita.json -->\n| suite |" in page
+    assert build.filled(page) == page, "python results/build.py"
+    wrong = page.replace("| 82.36 |", "| 85.36 |")
+    assert wrong != page
+    assert build.filled(wrong) == page
+
+
+def test_every_folder_of_results_is_on_the_page(build: Any) -> None:
+    page = build.PAGE.read_text(encoding="utf-8")
+    folders = {path.name for path in build.HERE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders == set(re.findall(r"<!-- (?:table|obtained|contrast) ([\w-]+)", page))
+    readme = (build.HERE / "README.md").read_text(encoding="utf-8")
+    assert all(f"`{folder}/`" in readme for folder in folders)
+
+
+def test_tables_of_a_plan(build: Any, tmp_path: Path) -> None:
+    """Ten questions, of which one system answers four and the other nine."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    (folder / "plan.yaml").write_text(
+        "title: Small\n"
+        "folders: {texts: texts}\n"
+        "data: {source_language: en, target_language: de, train: "
+        '[{format: text, source: "{texts}/a", target: "{texts}/b"}]}\n'
+        "systems: {base: {recipe: focat:base}, wide: {title: s4to4 + x, recipe: focat:s4to4}}\n"
+        'suites: {deixis: {path: "{texts}/c"}}\n'
+        "against: [base]\n"
+        "rules: [current-sum]\n"
+    )
+    right = {"wide": "1111110111", "base": "1110000001"}
+    for name, correct in right.items():
+        packed = {"phenomena": [["deixis", 10]], "distances": "1" * 10, "ids": "x", "correct": {"current-sum": correct}}
+        answered = {"suite": {"name": "deixis"}, "answers": packed}
+        step(folder, name, "contrast.deixis", answered, {})
+        trained = {"updates": 1234, "epochs": 2.5, "weights": {"sha256": "abcdef0123"}, "window": 4, "discount": 1.0}
+        trained |= {"shift": 0, "segment_embeddings": "none", "validations": [], "best": None}
+        how = {"minutes": 5.04, "hardware": "a machine", "date": "2026-11-16T00:00:00+00:00"}
+        step(folder, name, "train", trained, how)
+    page = "<!-- table small accuracy.current-sum -->\n<!-- end -->\n\n<!-- obtained small -->\nold\n<!-- end -->\n"
+    found = build.filled(page, tmp_path)
+    assert "| base | 40.00 | 40.00 |\n| s4to4 + x | **90.00** | **90.00** |" in found
+    assert "| wide | 1 | 1,234 | 2.5 | 5.0 | a machine | 2026-11-16 | `abcdef01` |" in found
+    assert "old" not in found
+    assert build.filled(found, tmp_path) == found
+
+
+def step(folder: Path, system: str, name: str, result: dict[str, Any], provenance: dict[str, Any]) -> None:
+    record = {"system": system, "seed": 1, "step": name, "result": result, "provenance": provenance}
+    (folder / f"{system}.1.{name}.json").write_text(json.dumps(record))

@@ -4,24 +4,35 @@ running them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 import torch
 
-_WORTH_RECORDING = 4  # times; to record takes as long as a step or two
 
+class Repeater:
+    """Takes steps. A step must change tensors in place, always the same ones, and never wait for the device."""
 
-def repeat(step: Callable[[], None], times: int, device: torch.device) -> None:
-    """Take a step so many times. It must change tensors in place and never wait for the device."""
-    if times > 0:
-        step()
-    rest = range(times - 1)
-    graph = _recorded(step) if device.type == "cuda" and times >= _WORTH_RECORDING else None
-    for _ in rest:
-        if graph is None:
-            step()
-        else:
-            graph.replay()
+    def __init__(self, device: torch.device) -> None:
+        self.records = device.type == "cuda"
+        self.replayed = 0  # steps
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._shapes: Hashable = None
+
+    def __call__(self, step: Callable[[], None], times: int, shapes: Hashable) -> None:
+        """A step so many times; what was recorded serves until `shapes` are others."""
+        if shapes != self._shapes:
+            self._graph, self._shapes = None, shapes
+            if times > 0:
+                step()
+                times -= 1
+            if self.records:
+                self._graph = _recorded(step)
+        for _ in range(times):
+            if self._graph is None:
+                step()
+            else:
+                self._graph.replay()
+                self.replayed += 1
 
 
 def _recorded(step: Callable[[], None]) -> torch.cuda.CUDAGraph | None:

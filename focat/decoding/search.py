@@ -22,14 +22,15 @@ from focat.decoding.choice import Chooser, drawn, likeliest
 from focat.decoding.constraints import fewest_tokens
 from focat.decoding.hypotheses import Hypotheses, Windows
 from focat.decoding.linear import Int8Linear, PackedLinear, can_pack, copy_with
-from focat.decoding.repeat import repeat
+from focat.decoding.repeat import Repeater
 from focat.errors import FocatError
 from focat.model import DecoderCache, Transformer
 from focat.windows.batch import Side
 from focat.windows.scramble import scramble
 from focat.windows.segments import segments_of
 
-_STRIDE, _STRIDE_GPU = 2, 32
+_STRIDE, _STRIDE_GPU = 2, 8
+_STEPS_RECORDED = 32  # on a GPU: as many steps look at the same columns, and need recording once
 _BATCH_TOKENS, _BATCH_TOKENS_GPU = 16_384, 65_536
 _BEGIN_TOKENS = 512  # of source and prefix that are read together on a CPU
 
@@ -88,7 +89,7 @@ class Searcher:
         if settings.int8 or all(map(can_pack, self.models)):
             made = [copy_with(Int8Linear if settings.int8 else PackedLinear, model) for model in self.models]
             self.models, self.projections = map(list, zip(*made, strict=True))
-        self.static = self.device.type == "cuda"  # shapes stay as they are for a stride, so that it can be recorded
+        self.static = self.device.type == "cuda"  # shapes stay as they are for many steps, so that they can be recorded
         self.stride = _STRIDE_GPU if self.static else _STRIDE  # steps between two looks at which windows are over
 
     @property
@@ -125,34 +126,49 @@ class Searcher:
         hypotheses.advance(logits.repeat_interleave(beam, 1), choose)
         for cache in caches:
             cache.widen(beam)
-        steps = 1
+        repeat, steps = Repeater(self.device), 1
         while True:
             stride = min(self.stride, longest - steps)
-            self._advance(hypotheses, caches, choose, stride)
+            self._advance(hypotheses, caches, choose, stride, repeat)
             steps += stride
+            going = ~hypotheses.windows.over
+            left = int(going.sum())
+            if left and steps == longest:
+                raise FocatError("the model's scores are not numbers (NaN): take an earlier checkpoint, or train anew")
+            if self.static and left > len(going) // 2:
+                continue  # idle rows cost less than to record steps anew
             yield from self._collected(hypotheses)
-            kept = _in_place(~hypotheses.windows.over)
-            if not len(kept):
+            if not left:
                 return
-            if len(kept) < len(hypotheses.windows.over):
+            if left < len(going):
+                kept = _in_place(going)
                 hypotheses.keep(kept)
                 for cache in caches:
                     cache.keep(kept)
 
-    def _advance(self, hypotheses: Hypotheses, caches: list[DecoderCache], choose: Chooser, stride: int) -> None:
+    def _advance(
+        self, hypotheses: Hypotheses, caches: list[DecoderCache], choose: Chooser, stride: int, repeat: Repeater
+    ) -> None:
         """So many steps, without a look at what they find."""
         beam = self.settings.hypotheses
         lengths = [cache.length for cache in caches]
-        columns = [length + beam * stride if self.static else None for length in lengths]
+        columns = [self._columns(cache, beam * stride) for cache in caches]
 
         def step() -> None:
             rows = hypotheses.advance(self._logits(caches, hypotheses.last, columns), choose)
             for cache in caches:
                 cache.reorder(rows)
 
-        repeat(step, stride, self.device)
+        repeat(step, stride, (len(hypotheses.windows.over), *columns))
         for cache, length in zip(caches, lengths, strict=True):
             cache.length = length + beam * stride  # what was replayed was not counted
+
+    def _columns(self, cache: DecoderCache, new: int) -> int | None:
+        """What steps look at of a cache while so many columns are added: all in use, or the same for many steps."""
+        if not self.static:
+            return None
+        block = self.settings.hypotheses * _STEPS_RECORDED
+        return min(-(-(cache.length + new) // block) * block, cache.capacity)
 
     def _windows(self, requests: list[Request], places: list[int]) -> Windows:
         beam = self.settings.hypotheses
@@ -198,9 +214,7 @@ class Searcher:
 
         A few windows at a time, so that there is little padding: what is read here is longer than what follows.
         """
-        width = max(len(request.source) + len(request.prefix) for request in requests)
-        at_once = len(requests) if self.static else max(_BEGIN_TOKENS // width, 1)
-        begun = [self._read(requests[i : i + at_once]) for i in range(0, len(requests), at_once)]
+        begun = [self._read(few) for few in ([requests] if self.static else _few_at_a_time(requests))]
         room += 1 + max(len(request.prefix) for request in requests)
         caches = [DecoderCache.joined(parts, room) for parts in zip(*(caches for caches, _ in begun), strict=True)]
         if self.static:
@@ -245,6 +259,16 @@ class Searcher:
                 tokens, scores = (each[i, j, : lengths[i][j]].tolist() for each in (done.tokens, done.scores))
                 best.append(Hypothesis(tokens, scores, sum(scores), score, not done.cut[i, j]))
             yield place, best
+
+
+def _few_at_a_time(requests: list[Request]) -> Iterator[list[Request]]:
+    """Requests, the longest first, as many together as their tokens allow."""
+    start = 0
+    while start < len(requests):
+        width = len(requests[start].source) + len(requests[start].prefix)
+        count = max(_BEGIN_TOKENS // width, 1)
+        yield requests[start : start + count]
+        start += count
 
 
 def _in_place(going: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ import torch
 from focat.config.schema import SearchSettings
 from focat.corpus.vocabulary import END, SEPARATOR, SPECIALS
 from focat.decoding.search import Hypothesis, Request, Searcher
+from focat.errors import FocatError
 from focat.model.greedy import greedy
 from focat.windows.batch import Side
 from focat.windows.segments import segments_of
@@ -102,9 +103,9 @@ def test_a_window_is_translated_the_same_in_any_company() -> None:
     requests = [replace(request, longest=2 * len(request.source)) for request in requests]
     for settings in (SearchSettings(nbest=3), SearchSettings(beam=1), SearchSettings(sample=True, nbest=3, top_p=0.9)):
         alone = Searcher([model], settings.model_copy(update={"batch_tokens": 1}))(requests)
-        for budget, stride in ((60, 1), (1000, 7)):
+        for budget, stride in ((60, 1), (1000, 3), (1000, 7)):
             searcher = Searcher([model], settings.model_copy(update={"batch_tokens": budget}))
-            searcher.static, searcher.stride = stride > 1, stride  # as on a GPU, where shapes stay for a stride
+            searcher.static, searcher.stride = stride > 1, stride  # as on a GPU, where shapes stay for many steps
             together = searcher(requests)
             assert tokens_of(together) == tokens_of(alone)
             for here, there in zip(together, alone, strict=True):
@@ -203,3 +204,15 @@ def test_the_limit_is_relative_to_the_source_and_closes_what_is_open() -> None:
     assert len(shortest.tokens) == 4
     assert not math.isinf(shortest.score)
     assert Searcher([model], settings)([]) == []
+
+
+@pytest.mark.parametrize("static", [False, True])
+def test_a_model_that_has_lost_its_mind(static: bool) -> None:
+    """Scores that are no numbers never end a hypothesis; without a check the search would not end either."""
+    model = small(words=20)
+    with torch.no_grad():
+        model.output_weight[:] = torch.nan
+    searcher = Searcher([model], SearchSettings(beam=2))
+    searcher.static = static
+    with pytest.raises(FocatError, match="not numbers"):
+        searcher([Request(source(2, 3, words=20), longest=6)])

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import pytest
 import torch
 
 from focat.corpus.store import Store
@@ -48,7 +49,8 @@ def together(lab: Lab, *arguments: str) -> list[Command]:
     return [lab.launcher.start([*arguments], lab.folder, RANK=rank, LOCAL_RANK=rank, **world) for rank in ("0", "1")]
 
 
-def test_two_processes_are_one_with_two_batches(lab: Lab) -> None:
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_two_processes_are_one_with_two_batches(lab: Lab, optimizer: str) -> None:
     """Dropout included. An epoch has an odd number of batches, so that its last update leaves one process idle.
 
     They save so often that whether it is time to save is a close call, about which they must not disagree.
@@ -58,6 +60,7 @@ def test_two_processes_are_one_with_two_batches(lab: Lab) -> None:
     overrides = [
         f"training.batch_tokens={tokens}",
         "model.dropout=0.3",
+        f"training.optimizer={optimizer}",
         "training.ema=0.5",
         "training.clip_norm=0.5",
         "training.batches_per_update=2",

@@ -87,7 +87,7 @@ class Workshop:
             store = self.store_of(settings)
             if system in systems and store not in made and settings.data.train:
                 prepare(settings.data.model_copy(update={"store": store}), self.progress)
-            made.add(store)
+                made.add(store)
 
     def store_of(self, settings: Settings) -> Path:
         """The store that a system is trained on; it is named after all that goes into it."""

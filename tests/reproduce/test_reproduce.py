@@ -187,6 +187,14 @@ def test_a_failure_stops_only_what_depends_on_it(tmp_path: Path, launcher: Launc
     assert "| base | " not in markdown
 
 
+def test_a_later_system_alone(tmp_path: Path, launcher: Launcher) -> None:
+    """Its corpus is prepared for it, though the first system of the plan has the same and is not asked for."""
+    systems = {"first": {"recipe": "focat:base"}, "second": {"recipe": "focat:s2to2"}}
+    plan = write_plan(tmp_path, {"systems": systems, "against": [], "tests": {}, "analyses": []})
+    said = reproduce(launcher, plan, tmp_path / "out", "budget.updates=2", "--only", "second")
+    assert steps_in(said) == ["[1 of 2] second (seed 1): train", "[2 of 2] second (seed 1): contrast deixis"]
+
+
 def test_systems_in_processes_of_their_own(finished: Path, tmp_path: Path, launcher: Launcher) -> None:
     """As on two GPUs; the results are the same as of one process."""
     plan, out = write_plan(tmp_path), tmp_path / "out"

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 
-import pytest
 import torch
 
 from focat.corpus.store import Store
@@ -49,18 +48,18 @@ def together(lab: Lab, *arguments: str) -> list[Command]:
     return [lab.launcher.start([*arguments], lab.folder, RANK=rank, LOCAL_RANK=rank, **world) for rank in ("0", "1")]
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "muon"])
-def test_two_processes_are_one_with_two_batches(lab: Lab, optimizer: str) -> None:
-    """Dropout included. An epoch has an odd number of batches, so that its last update leaves one process idle.
+def test_two_processes_are_one_with_two_batches(lab: Lab) -> None:
+    """Dropout and both optimisers included.
 
-    They save so often that whether it is time to save is a close call, about which they must not disagree.
+    An epoch has an odd number of batches, so that its last update leaves one process idle. They save so often
+    that whether it is time to save is a close call, about which they must not disagree.
     """
     split, windows = Store(lab.store).split("train"), lab.settings().windows
     tokens = next(n for n in range(1200, 2000, 50) if len(Loader(split, windows, n, seed=1).epoch(0)[1]) % 2)
     overrides = [
         f"training.batch_tokens={tokens}",
         "model.dropout=0.3",
-        f"training.optimizer={optimizer}",
+        "training.optimizer=muon",
         "training.ema=0.5",
         "training.clip_norm=0.5",
         "training.batches_per_update=2",

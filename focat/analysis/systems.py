@@ -89,7 +89,7 @@ class System:
             "weights": weights.name,
             "weights_sha256": sha256(weights / "weights.safetensors"),
             "windows": self.settings.windows.model_dump(),
-            "discount": self.settings.objective.discount,
+            **self.settings.objective.model_dump(include={"discount"}),
             "shift": self.model.shift,
         }
 

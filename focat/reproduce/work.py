@@ -257,7 +257,6 @@ class SystemWork:
         lines = run.log.read_text(encoding="utf-8").splitlines()
         validations = [record for record in map(json.loads, lines) if record["kind"] == "validation"]
         settings = self.planned
-        discount = settings.objective.discount
         shift = json.loads((run.path / "model.json").read_text(encoding="utf-8"))["shift"]
         result = {
             "signature": (
@@ -273,7 +272,7 @@ class SystemWork:
                 "sha256": sha256(weights / "weights.safetensors"),
             },
             "window": settings.windows.size,
-            "discount": discount if isinstance(discount, float) else discount.model_dump(),
+            **settings.objective.model_dump(include={"discount"}),
             "shift": shift,
             "segment_embeddings": settings.model.segment_embeddings,
             "init_from": self.plan.systems[self.system].init_from,

@@ -17,6 +17,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ def records_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
 
 
+@cache
 def tables_of(folder: Path) -> Tables:
     """The tables of a plan, in the order of its systems."""
     with tempfile.TemporaryDirectory() as nothing:  # the corpora are not asked for: everything was measured

@@ -119,7 +119,8 @@ def paired_bootstrap(
     first: Floats, second: Floats, formula: Formula, resamples: int = RESAMPLES, seed: int = SEED
 ) -> tuple[float, Interval]:
     """The p-value of equal figures by Koehn's (2004) test, as sacrebleu does it, and the interval of second − first."""
-    figures1, figures2 = (resampled(items, formula, resamples, seed) for items in (first, second))
+    sums = _sums_of_resamples(np.concatenate((first, second), axis=1), resamples, seed)
+    figures1, figures2 = (formula(own) for own in np.split(sums, [first.shape[1]], axis=1))
     observed = abs(float(formula(second.sum(0)[None])[0] - formula(first.sum(0)[None])[0]))
     apart = abs(figures2 - figures1)
     reached = int((apart - apart.mean() >= observed - _NOISE).sum())
@@ -128,14 +129,18 @@ def paired_bootstrap(
 
 def resampled(items: Floats, formula: Formula, resamples: int = RESAMPLES, seed: int = SEED) -> Floats:
     """(resamples,) figures of corpora drawn from the items with replacement; the same seed draws the same items."""
+    return formula(_sums_of_resamples(items, resamples, seed))
+
+
+def _sums_of_resamples(items: Floats, resamples: int, seed: int) -> Floats:
     count = len(items)
     generator = np.random.default_rng(seed)
-    figures = []
+    sums = []
     for rows in _chunks(resamples):
         drawn = generator.choice(count, size=(rows, count), replace=True) + count * np.arange(rows)[:, None]
         times = np.bincount(drawn.ravel(), minlength=rows * count).reshape(rows, count)
-        figures.append(formula(times.astype(np.float64) @ items))
-    return np.concatenate(figures)
+        sums.append(times.astype(np.float64) @ items)
+    return np.concatenate(sums)  # (resamples, statistics)
 
 
 def percentile_interval(figures: Floats) -> Interval:

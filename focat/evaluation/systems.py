@@ -273,7 +273,8 @@ def accuracy_column(name: str, answers: Sequence[Answer]) -> Column:
 def _average_column(name: str, answers: Sequence[Answer]) -> Column:
     """The plain mean of the accuracies in the columns of Disc."""
     columns = [column_of(answer) for answer in answers]
-    there = np.array([[column == other for other in dict.fromkeys(columns)] for column in columns], np.float64)
+    places = {column: i for i, column in enumerate(dict.fromkeys(columns))}
+    there = np.eye(len(places))[[places[column] for column in columns]]  # (answers, columns)
     correct = np.array([answer.correct for answer in answers], np.float64)
     items = np.concatenate([correct[:, None] * there, there], axis=1)  # (answers, 2 · columns)
     return Column(name, "figure", items, _mean_of_columns, True, *_identity(answers))

@@ -128,7 +128,11 @@ def restore_optimizer(
     for entry, value in tensors.items():
         key, _, name = entry.partition(".")
         if name in parameters:
-            optimizer.state[parameters[name]][key] = value.to(parameters[name].device, copy=True)
+            state = optimizer.state[parameters[name]]
+            if key in state:
+                state[key].copy_(value)
+            else:
+                state[key] = value.to(parameters[name].device, copy=True)
 
 
 def training_tensors(folder: Path) -> dict[str, Tensor]:

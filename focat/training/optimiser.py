@@ -58,57 +58,70 @@ def matrices(model: Transformer) -> dict[str, int]:
 
 
 class Muon(torch.optim.Optimizer):
-    """Matrices by Muon, everything else by Adam, whose groups and state are seen beside its own."""
+    """Matrices by Muon, everything else by Adam, whose groups and state are seen beside its own.
+
+    Matrices of one shape are moved together, in a few launches: their momenta are one tensor, seen in parts as state.
+    """
 
     def __init__(
         self, blocks: Mapping[nn.Parameter, int], others: torch.optim.AdamW, weight_decay: float = 0.0
     ) -> None:
         super().__init__([{"params": list(blocks)}], {"lr": 1e-3, "weight_decay": weight_decay})
-        self.blocks, self.others = dict(blocks), others
+        self.others = others
         self.param_groups += others.param_groups
         self.state = others.state
+        by_shape: dict[torch.Size, list[tuple[nn.Parameter, int]]] = {}
+        for parameter, count in blocks.items():
+            shape = torch.Size((parameter.shape[0] // count, *parameter.shape[1:]))
+            by_shape.setdefault(shape, []).append((parameter, count))
+        self.stacks = [_Stack(shape, parts) for shape, parts in by_shape.items()]
+        for stack in self.stacks:
+            for parameter, momentum in zip(stack.parameters, stack.parts(stack.momentum), strict=True):
+                self.state[parameter]["momentum"] = momentum.view_as(parameter)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
         """Move all weights; where `found_inf` is 1, none, and nothing is remembered of the gradient."""
         group = self.param_groups[0]
-        moved = [parameter for parameter in group["params"] if parameter.grad is not None]
-        infinite: Tensor = getattr(self, "found_inf", torch.zeros((), device=moved[0].device))
+        infinite: Tensor = getattr(self, "found_inf", torch.zeros((), device=group["params"][0].device))
         self.others.found_inf = infinite  # type: ignore[attr-defined]
         self.others.step(closure)
         finite = 1 - infinite
-        usable = finite > 0
-        gradients = [torch.where(usable, parameter.grad, 0) for parameter in moved]
-        momenta = [self._momentum(parameter) for parameter in moved]
-        torch._foreach_mul_(momenta, 1 - (1 - _MOMENTUM) * finite)
-        torch._foreach_add_(momenta, gradients)
-        ahead = torch._foreach_add(gradients, momenta, alpha=_MOMENTUM)  # where momentum leads next (Nesterov)
-        torch._foreach_mul_(ahead, finite)
         if group["weight_decay"]:
-            torch._foreach_mul_(moved, 1 - group["lr"] * group["weight_decay"] * finite)
-        self._move(moved, ahead, group["lr"])
+            torch._foreach_mul_(group["params"], 1 - group["lr"] * group["weight_decay"] * finite)
+        for stack in self.stacks:
+            stack.move(group["lr"], finite)
 
-    def _momentum(self, parameter: nn.Parameter) -> Tensor:
-        state: dict[str, Tensor] = self.state[parameter]
-        if "momentum" not in state:
-            state["momentum"] = torch.zeros_like(parameter)
-        return state["momentum"]
 
-    def _move(self, weights: Sequence[nn.Parameter], directions: Sequence[Tensor], rate: float) -> None:
-        """Against the direction of each, made orthogonal; matrices of one shape together."""
-        alike: dict[torch.Size, list[tuple[Tensor, Tensor]]] = {}
-        for weight, direction in zip(weights, directions, strict=True):
-            count = self.blocks[weight]
-            for one, its in zip(weight.chunk(count), direction.chunk(count), strict=True):
-                alike.setdefault(one.shape, []).append((one, its))
-        for shape, pairs in alike.items():
-            towards = orthogonal(torch.stack([direction for _, direction in pairs]))
-            far = rate * _SIZE * max(shape) ** 0.5  # an orthogonal matrix has entries of this many times less
-            torch._foreach_add_([weight for weight, _ in pairs], list(towards.unbind()), alpha=-far)
+class _Stack:
+    """All matrices of one shape, from parameters that hold one of them or several."""
+
+    def __init__(self, shape: torch.Size, parts: Sequence[tuple[nn.Parameter, int]]) -> None:
+        self.shape, self.parameters = shape, [parameter for parameter, _ in parts]
+        self.counts = [count for _, count in parts]
+        self.momentum = self.parameters[0].new_zeros(sum(self.counts), *shape)
+
+    def parts(self, stacked: Tensor) -> tuple[Tensor, ...]:
+        """What belongs to each parameter, (its matrices, rows, columns)."""
+        return stacked.split(self.counts)
+
+    def move(self, rate: float, finite: Tensor) -> None:
+        """Against momentum, made orthogonal."""
+        gradient = torch.cat([_gradient(parameter).view(-1, *self.shape) for parameter in self.parameters])
+        gradient = torch.where(finite > 0, gradient, 0)
+        self.momentum.mul_(1 - (1 - _MOMENTUM) * finite).add_(gradient)
+        ahead = gradient.add_(self.momentum, alpha=_MOMENTUM).mul_(finite)  # where momentum leads next (Nesterov)
+        far = rate * _SIZE * max(self.shape) ** 0.5  # an orthogonal matrix has entries of this many times less
+        weights = [parameter.view(-1, *self.shape) for parameter in self.parameters]
+        torch._foreach_add_(weights, self.parts(orthogonal(ahead)), alpha=-far)
+
+
+def _gradient(parameter: nn.Parameter) -> Tensor:
+    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
 
 
 def orthogonal(matrix: Tensor) -> Tensor:
-    """About the nearest matrix whose singular values are all 1, (…, rows, columns), by Newton and Schulz."""
+    """About the nearest matrices whose singular values are all 1, (matrices, rows, columns), by Newton and Schulz."""
     a, b, c = _POLYNOMIAL
     x = matrix / (matrix.norm(dim=(-2, -1), keepdim=True) + 1e-7)  # no singular value is above 1
     x = x.to(torch.bfloat16 if x.is_cuda else x.dtype)
@@ -116,6 +129,6 @@ def orthogonal(matrix: Tensor) -> Tensor:
     x = x if wide else x.mT
     for _ in range(_STEPS):
         square = x @ x.mT
-        x = a * x + (b * square + c * square @ square) @ x
-    found: Tensor = (x if wide else x.mT).to(matrix.dtype)
+        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
+    found: Tensor = (x if wide else x.mT).to(matrix.dtype, memory_format=torch.contiguous_format)
     return found

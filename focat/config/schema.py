@@ -128,6 +128,9 @@ class ModelSettings(Section):
     """Dropout on attention weights."""
     activation_dropout: Rate = 0.0
     """Dropout inside the feed-forward blocks."""
+    word_dropout: Rate = 0.0
+    """Share of the current sentence's source words that training hides, so that the model looks to the context for them
+    (CoWord dropout of Fernandes et al., 2021)."""
     norm: Literal["post", "pre"] = "post"
     """Layer normalisation after each block (the paper) or before it."""
     activation: Literal["relu", "gelu", "swiglu"] = "relu"

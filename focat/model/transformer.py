@@ -6,7 +6,7 @@ Teacher forcing (`forward`) and step-by-step decoding (`start`, `step`) give the
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from focat.config.schema import ModelSettings, WindowSettings
-from focat.corpus.vocabulary import PAD
+from focat.corpus.vocabulary import PAD, SPECIALS, START
 from focat.errors import FocatError
 from focat.model.attention import Record
 from focat.model.cache import BLOCK, DecoderCache, Memory
@@ -109,7 +109,7 @@ class Transformer(nn.Module):
         shift = sequence_shift(source) if constant is None else constant  # (windows,)
         table = self.target_embedding if self.source_embedding is None else self.source_embedding
         positions = shifted_positions(source.segments, shift)  # (windows, source length)
-        entry = self._enter(source, positions, table, self.source_positions)
+        entry = self._enter(self._with_hidden_words(source), positions, table, self.source_positions)
         visible = whole_window(source.segments >= 0)
         masks = masks_of_layers(self.settings, len(self.encoder), source.segments, source.segments, visible)
         x = entry.x
@@ -211,6 +211,15 @@ class Transformer(nn.Module):
             x = layer.step(x, reading.pasts[i], keys, values, masks[i], cross_masks[i], entry.turn, only_last)
         hidden: Tensor = self.decoder_norm(x)
         return hidden.view(rows, 1 if last else new, -1)
+
+    def _with_hidden_words(self, source: Side) -> Side:
+        """In training, some words of the current sentence give way to START, which no source has otherwise."""
+        rate = self.settings.word_dropout
+        if not self.training or not rate:
+            return source
+        words = (source.segments == source.current[:, None]) & (source.tokens >= SPECIALS)
+        hidden = words & (torch.rand(words.shape, device=words.device) < rate)
+        return replace(source, tokens=source.tokens.masked_fill(hidden, START))
 
     def _enter(self, side: Side, positions: Tensor, table: nn.Embedding, learned: nn.Embedding | None) -> Entry:
         """Tokens, positions and segments, added up."""

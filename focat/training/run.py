@@ -142,20 +142,26 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         raise FocatError(f"{path}: is damaged ({error}); use another checkpoint") from None
 
 
-def load_weights(model: Transformer, folder: Path) -> None:
-    """Put stored weights into a model of the same shape; no pickle is involved."""
+def load_weights(model: Transformer, folder: Path, may_lack: str | None = None) -> list[str]:
+    """Put stored weights into a model of the same shape; no pickle is involved.
+
+    Weights whose names begin with `may_lack` may be missing there, and stay as they are; returns which.
+    """
     path, stored = folder / "weights.safetensors", read_weights(folder)
     parameters = dict(model.named_parameters())
+    lacking = [name for name in parameters if may_lack and name.startswith(may_lack) and name not in stored]
     for name in dict.fromkeys([*parameters, *stored]):
         expected, found = (tensors[name].shape if name in tensors else None for tensors in (parameters, stored))
-        if expected != found:
+        if expected != found and name not in lacking:
             raise FocatError(
                 f"{path}: {name} is {_shape(found)} there and {_shape(expected)} in this model: "
                 "the two differ in model settings or vocabulary"
             )
     with torch.no_grad():
         for name, parameter in parameters.items():
-            parameter.copy_(stored[name])
+            if name not in lacking:
+                parameter.copy_(stored[name])
+    return lacking
 
 
 def _shape(shape: torch.Size | None) -> str:

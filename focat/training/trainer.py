@@ -107,7 +107,8 @@ class Trainer:
         if found:
             load_weights(self.model, found[1])
         elif training.init_from is not None:
-            load_weights(self.model, _weights_of(training.init_from))
+            for name in load_weights(self.model, _weights_of(training.init_from), may_lack="segment_embedding"):
+                progress.say(f"{training.init_from} has no {name}: it is learned from nothing")
         self.masters = MasterWeights(self.model, self.half)
         self.parameters = self.masters.named
         self.optimizer = optimiser_of(training, self.model, self.parameters)

@@ -50,7 +50,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
     tree["data"]["test"] = [{"format": "generated", "documents": 5, "seed": 3}]
     (folder / "config.yaml").write_text(json.dumps(tree), encoding="utf-8")
     prepare(Settings.model_validate(tree).data, QUIET)
-    systems = {"focused": [], "plain": ["objective.discount=1"], "base": ["windows.before=0"]}
+    systems = {"focused": [], "plain": ["objective.discount={end: 1}"], "base": ["windows.before=0"]}
     for name, differences in systems.items():
         train(load_settings(folder / "config.yaml", [*differences, f"training.run={folder}/{name}"]), QUIET)
     (folder / "deixis_test.json").write_text(json.dumps(voita_suite("deixis", 8, 1000)), encoding="utf-8")

@@ -265,6 +265,25 @@ def test_embeddings_start_as_published() -> None:
     assert not model.target_embedding.weight[PAD].any()
 
 
+def test_hidden_words_are_of_the_current_sentence_alone() -> None:
+    """Training sees a source in which START stands for some words; afterwards nothing is hidden."""
+    model = tiny(word_dropout=0.5)
+    source, target = side(window(9, 8, 7, seed=1), window(4, seed=2), current=[1, 0]), side(window(2, 3, 1), window(5))
+    hidden = [list(tokens) for tokens in source.tokens.tolist()]
+    torch.manual_seed(3)
+    chance = torch.rand(source.tokens.shape).tolist()
+    for i, current in enumerate((range(10, 18), range(4))):  # after nine words and a separator; before the end
+        for j in current:
+            hidden[i][j] = START if chance[i][j] < 0.5 else hidden[i][j]
+    assert 2 < sum(row.count(START) for row in hidden) < 10
+    expected = logits_of(model, Side(torch.tensor(hidden), source.segments, source.current), target)
+    plain = logits_of(model, source, target)
+    torch.manual_seed(3)
+    torch.testing.assert_close(logits_of(model.train(), source, target), expected)
+    torch.testing.assert_close(logits_of(model.eval(), source, target), plain)
+    assert not torch.allclose(plain, expected)
+
+
 def test_two_vocabularies_cannot_be_shared() -> None:
     with pytest.raises(FocatError, match="20 pieces and the target 30"):
         Transformer(ModelSettings(preset="tiny", embeddings="shared"), WindowSettings(), 20, 30, 0)

@@ -60,4 +60,6 @@ def test_recipes_say_what_their_names_say():
     assert of("s4to4-cd-0.3") == (4, 0.3, 0)
     assert of("s4to4-cd-0") == (4, 0.0, 0)
     assert isinstance(of("s4to4-annealed-cd")[1], DiscountSchedule)
+    assert of("s4to4-hiding-cd") == of("s4to4-annealed-cd")
+    assert load_settings(Path("focat:s4to4-hiding-cd")).model.word_dropout == 0.1
     assert load_settings(Path("focat:s4to1")).windows.target == (0, 0)

@@ -183,6 +183,20 @@ def test_init_from_holds_when_training_goes_on_in_the_same_words(lab: Lab, monke
         lab.trainer(relative[0], "training.init_from=elsewhere")
 
 
+def test_init_from_a_run_without_segment_embeddings(lab: Lab) -> None:
+    """They are new here; everything else is taken over, and the other way round is refused."""
+    lab.train("training.budget.updates=4")
+    wanted = [f"training.run={lab.folder / 'other'}", f"training.init_from={lab.run}", "training.budget.updates=4"]
+    said = lab.train(*wanted, "model.segment_embeddings=learned")
+    assert f"{lab.run} has no segment_embedding.table: it is learned from nothing" in said
+    trainer = lab.trainer(*wanted[1:], f"training.run={lab.folder / 'third'}", "model.segment_embeddings=learned")
+    stored = read_weights(Run.open(lab.run).weights_folder())
+    weights = {name: p.detach() for name, p in trainer.model.named_parameters() if name != "segment_embedding.table"}
+    assert same_tensors(weights, stored)
+    back = [f"training.run={lab.folder / 'fourth'}", f"training.init_from={lab.folder / 'other'}"]
+    assert "segment_embedding.table is 4×32 there and missing in this model" in lab.train(*back, expect=2)
+
+
 def test_init_from_another_model_is_refused(lab: Lab) -> None:
     lab.train("training.budget.updates=4")
     said = lab.train(

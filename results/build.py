@@ -5,9 +5,13 @@
 
 A table stands between `<!-- WHAT FOLDER … -->` and `<!-- end -->`. What there is:
 
-    table FOLDER NAME     a table of a plan (docs/reproducing.md), built from the results of its steps
-    obtained FOLDER       how each system of a plan was trained
-    contrast FOLDER FILE  what `focat contrast --json` wrote about one run
+    table FOLDER NAME       a table of a plan (docs/reproducing.md), built from the results of its steps
+    compared FOLDER COLUMN  what systems of a plan differ by in one column of its tables
+    distances FOLDER SUITE  accuracy by distance, of all systems of a plan
+    plot FOLDER WHAT        accuracy, or current for its loss, drawn into docs/FOLDER-WHAT.svg
+    obtained FOLDER         how each system of a plan was trained
+    contrast FOLDER FILE    what `focat contrast --json` wrote about one run
+    logs FOLDER             where the losses of runs ended, by the logs that `focat train` wrote
 """
 
 from __future__ import annotations
@@ -16,28 +20,32 @@ import json
 import re
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from focat.config.loading import read_tree
-from focat.reproduce.plan import load_plan
+from focat.evaluation.significance import Interval, accuracy_interval
+from focat.report.plots import Plot, curves_plot, looks_of, points_plot
+from focat.reproduce.plan import Plan, load_plan
 from focat.reproduce.tables import Tables, build
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "results.md"
-_BLOCK = re.compile(r"(<!-- (table|obtained|contrast) (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+_BLOCK = re.compile(r"(<!-- (\w+) (\S+)(?: ((?!-->).+?))? -->\n).*?(<!-- end -->)", re.DOTALL)
+_KINDS = "train", "validation"
+_DISTANCES = {"1": "1", "2": "2", "3": "3", ">": "more than 3", "?": "unknown"}
 
 
 def filled(page: str, results: Path = HERE) -> str:
     """The page with every table as the files have it."""
 
     def block(found: re.Match[str]) -> str:
-        begin, what, words, end = found.groups()
-        folder, *name = words.split()
-        make = {"table": _table, "obtained": _obtained, "contrast": _contrast}[what]
-        return f"{begin}{make(results / folder, *name)}{end}"
+        begin, what, folder, name, end = found.groups()
+        make = _BLOCKS[what]
+        return f"{begin}{make(results / folder) if name is None else make(results / folder, name)}{end}"
 
     return _BLOCK.sub(block, page)
 
@@ -48,11 +56,17 @@ def records_of(folder: Path) -> list[dict[str, Any]]:
 
 
 @cache
-def tables_of(folder: Path) -> Tables:
-    """The tables of a plan, in the order of its systems."""
+def plan_of(folder: Path) -> Plan:
+    """The plan that was worked on."""
     with tempfile.TemporaryDirectory() as nothing:  # the corpora are not asked for: everything was measured
         wanted = read_tree(folder / "plan.yaml").get("folders", {})
-        plan = load_plan(str(folder / "plan.yaml"), [f"{name}={nothing}" for name in wanted]).plan
+        return load_plan(str(folder / "plan.yaml"), [f"{name}={nothing}" for name in wanted]).plan
+
+
+@cache
+def tables_of(folder: Path) -> Tables:
+    """The tables of a plan, in the order of its systems."""
+    plan = plan_of(folder)
     place = {name: i for i, name in enumerate(plan.systems)}
     records = sorted(records_of(folder), key=lambda record: (place[record["system"]], record["seed"]))
     return build(plan, plan.title, records)
@@ -60,6 +74,64 @@ def tables_of(folder: Path) -> Tables:
 
 def _table(folder: Path, name: str) -> str:
     return next(table for table in tables_of(folder).tables if table.name == name).markdown() + "\n"
+
+
+def _compared(folder: Path, column: str) -> str:
+    table = next(table for table in tables_of(folder).tables if table.name == "significance")
+    kept = [replace(row, label=row.label.removesuffix(f": {column}")) for row in table.rows]
+    rows = [row for row, before in zip(kept, table.rows, strict=True) if row.label != before.label]
+    return replace(table, title=f"{table.title}: {column}", rows=rows).markdown() + "\n"
+
+
+def _distances(folder: Path, suite: str) -> str:
+    """By the plan's first rule; several seeds are added up."""
+    plan = plan_of(folder)
+    right: dict[str, dict[str, list[bool]]] = {name: {} for name in plan.systems}
+    for record in records_of(folder):
+        if record["step"] == f"contrast.{suite}":
+            packed = record["result"]["answers"]
+            for distance, sign in zip(packed["distances"], packed["correct"][plan.rules[0]], strict=True):
+                right[record["system"]].setdefault(distance, []).append(sign == "1")
+    there = [sign for sign in _DISTANCES if any(sign in of_system for of_system in right.values())]
+    rows = [
+        [plan.title_of(name), *(f"{100 * sum(of[sign]) / len(of[sign]):.2f}" if sign in of else "" for sign in there)]
+        for name, of in right.items()
+        if of
+    ]
+    asked = next(of for of in right.values() if of)
+    heads = [f"{_DISTANCES[sign]} ({len(asked[sign]):,})" for sign in there]
+    return _markdown([f"{suite}, by distance (instances)", *heads], rows)
+
+
+def _plot(folder: Path, what: str) -> str:
+    drawn = plot_of(folder, what)
+    return f"![{drawn.about}]({drawn.name}.svg)\n"
+
+
+def _curve(folder: Path, plan: Plan, system: str, kind: str) -> tuple[list[int], list[float]]:
+    log = folder / f"{system}.{plan.seeds_of(system)[0]}.log.jsonl"
+    lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    there = [line for line in lines if line["kind"] == kind]
+    return [line["update"] for line in there], [line["current"] for line in there]
+
+
+def plot_of(folder: Path, what: str) -> Plot:
+    """Of all systems with their first seed: right answers by phenomenon; or loss along training, dev set as marks."""
+    plan, name = plan_of(folder), f"{folder.name}-{what}"
+    looks = looks_of([plan.title_of(system) for system in plan.systems])
+    if what == "current":
+        series, checks = ({plan.title_of(s): _curve(folder, plan, s, kind) for s in plan.systems} for kind in _KINDS)
+        return curves_plot(name, "Loss of the current sentence", "nats per token", series, checks, looks)
+    points: dict[str, dict[str, tuple[float, Interval]]] = {}
+    for system in plan.systems:
+        for suite in plan.suites:
+            path = folder / f"{system}.{plan.seeds_of(system)[0]}.contrast.{suite}.json"
+            if path.exists():
+                signs = json.loads(path.read_text(encoding="utf-8"))["result"]["answers"]["correct"][plan.rules[0]]
+                low, high = accuracy_interval(signs.count("1"), len(signs))
+                figure = 100 * signs.count("1") / len(signs), Interval(100 * low, 100 * high)
+                points.setdefault(plan.title_of(system), {})[suite] = figure
+    return points_plot(name, "Right answers, with 95 % intervals", "%", points, looks, most=100)
 
 
 def _obtained(folder: Path) -> str:
@@ -88,9 +160,30 @@ def _contrast(folder: Path, file: str) -> str:
     return _markdown(["suite", "instances", *rules], rows)
 
 
+def _logs(folder: Path) -> str:
+    rows = []
+    for path in sorted(folder.glob("*.jsonl")):
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        last = {line["kind"]: line for line in lines}
+        losses = [f"{last[kind]['current']:.3f}" for kind in ("train", "validation")]
+        rows.append([path.stem, f"{last['train']['update']:,}", *losses])
+    return _markdown(["run", "updates", "loss, training", "loss, dev"], rows)
+
+
 def _markdown(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     lines = [columns, ["---"] * len(columns), *rows]
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+
+
+_BLOCKS: dict[str, Callable[..., str]] = {
+    "table": _table,
+    "compared": _compared,
+    "distances": _distances,
+    "plot": _plot,
+    "obtained": _obtained,
+    "contrast": _contrast,
+    "logs": _logs,
+}
 
 
 def main() -> None:
@@ -99,6 +192,8 @@ def main() -> None:
     if "--check" in sys.argv[1:]:
         sys.exit(None if filled(page) == page else f"{PAGE} is not what the files say; run python results/build.py")
     PAGE.write_text(filled(page), encoding="utf-8")
+    for folder, what in re.findall(r"<!-- plot (\S+) (\S+) -->", page):
+        plot_of(HERE / folder, what).write(PAGE.parent)[1].unlink()  # the SVG is enough
 
 
 if __name__ == "__main__":

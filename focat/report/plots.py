@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -166,7 +166,7 @@ def training_plots(runs: Sequence[Trained], looks: Looks) -> list[Plot]:
         series = {t.name: _curve(t.logged("train"), name) for t in runs}
         checks = {t.name: _curve(t.logged("validation"), name) for t in runs}
         if any(len(updates) > 1 for updates, _ in series.values()):
-            plots.append(_curves_plot(f"training-{name.replace('_', '-')}", title, unit, series, checks, looks))
+            plots.append(curves_plot(f"training-{name.replace('_', '-')}", title, unit, series, checks, looks))
     return plots
 
 
@@ -178,7 +178,7 @@ def _curve(records: Sequence[Mapping[str, object]], name: str) -> Curve:
     return [int(str(update)) for update, _ in points], [float(str(value)) for _, value in points]
 
 
-def _curves_plot(
+def curves_plot(
     name: str, title: str, unit: str, series: Mapping[str, Curve], checks: Mapping[str, Curve], looks: Looks
 ) -> Plot:
     ends = [
@@ -188,7 +188,7 @@ def _curves_plot(
     ]
 
     def draw(legend: bool) -> Figure:
-        figure = Figure((3.9, 2.5), layout="constrained")
+        figure = Figure((3.9 + (_legend_width(series) if legend else 0), 2.5), layout="constrained")
         axes = figure.subplots()
         for system, (updates, values) in series.items():
             if not updates:
@@ -208,7 +208,7 @@ def _curves_plot(
             axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0)))
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axes.yaxis.set_minor_locator(NullLocator())
-        else:
+        elif not name.endswith(_LOSSES):
             axes.set_ylim(0, 1.08 * max(shown) or None)
         _finish(axes, legend)
         return figure
@@ -240,7 +240,7 @@ def points_plot(
     def draw(legend: bool) -> Figure:
         lane = min(0.26, 0.75 / len(points))  # what systems are apart, in rows
         height = 0.75 + len(rows) * max(0.34, 0.14 * len(points)) + (0.25 if legend else 0)
-        figure = Figure((4.8, height), layout="constrained")
+        figure = Figure((4.8 + (_legend_width(points) if legend else 0), height), layout="constrained")
         axes = figure.subplots()
         for i, (system, figures) in enumerate(points.items()):
             look, offset = looks[system], (i - (len(points) - 1) / 2) * lane
@@ -284,7 +284,7 @@ def bars_plot(
     )
 
     def draw(legend: bool) -> Figure:
-        figure = Figure((3.9, 2.5), layout="constrained")
+        figure = Figure((3.9 + (_legend_width(bars) if legend else 0), 2.5), layout="constrained")
         axes = figure.subplots()
         width = min(0.8 / len(bars), 0.3)
         for i, (system, figures) in enumerate(bars.items()):
@@ -377,6 +377,11 @@ def _finish(axes: Axes, legend: bool) -> None:
     axes.tick_params(axis="y", length=0)
     if legend:
         _legend(axes)
+
+
+def _legend_width(labels: Iterable[str]) -> float:
+    """About what a legend beside a plot takes, in inches."""
+    return 0.6 + 0.075 * max(map(len, labels))
 
 
 def _legend(axes: Axes) -> None:

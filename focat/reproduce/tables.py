@@ -241,7 +241,7 @@ def _notes(found: Measured) -> list[str]:
         how = "" if plan.correction == "none" else f", corrected ({plan.correction})"
         titles = _baselines(plan)
         notes.append(
-            f"\\* better than {titles} with p < 0.05{how}, with every seed "
+            f"\\* better than {titles}: p < 0.05{how}, with every seed "
             "(McNemar's test; approximate randomisation for BLEU and chrF)."
         )
     if any(len(plan.seeds_of(name)) > 1 for name in found.names()):

@@ -103,7 +103,7 @@ class _Stack:
 
     def parts(self, stacked: Tensor) -> tuple[Tensor, ...]:
         """What belongs to each parameter, (its matrices, rows, columns)."""
-        return stacked.split(self.counts)
+        return torch.split(stacked, self.counts)
 
     def move(self, rate: float, finite: Tensor) -> None:
         """Against momentum, made orthogonal."""

@@ -35,7 +35,7 @@ def test_the_page_is_what_the_files_say(build: Any) -> None:
 def test_every_folder_of_results_is_on_the_page(build: Any) -> None:
     page = build.PAGE.read_text(encoding="utf-8")
     folders = {path.name for path in build.HERE.iterdir() if path.is_dir() and path.name != "__pycache__"}
-    assert folders == set(re.findall(r"<!-- (?:table|obtained|contrast) ([\w-]+)", page))
+    assert folders == {name for what, name in re.findall(r"<!-- (\w+) ([\w-]+)", page) if what != "end"}
     readme = (build.HERE / "README.md").read_text(encoding="utf-8")
     assert all(f"`{folder}/`" in readme for folder in folders)
 
@@ -56,17 +56,34 @@ def test_tables_of_a_plan(build: Any, tmp_path: Path) -> None:
     )
     right = {"wide": "1111110111", "base": "1110000001"}
     for name, correct in right.items():
-        packed = {"phenomena": [["deixis", 10]], "distances": "1" * 10, "ids": "x", "correct": {"current-sum": correct}}
+        packed = {"phenomena": [["deixis", 10]], "distances": "1113333111", "ids": "x"}
+        packed["correct"] = {"current-sum": correct}
         answered = {"suite": {"name": "deixis"}, "answers": packed}
         step(folder, name, "contrast.deixis", answered, {})
         trained = {"updates": 1234, "epochs": 2.5, "weights": {"sha256": "abcdef0123"}, "window": 4, "discount": 1.0}
         trained |= {"shift": 0, "segment_embeddings": "none", "validations": [], "best": None}
         how = {"minutes": 5.04, "hardware": "a machine", "date": "2026-11-16T00:00:00+00:00"}
         step(folder, name, "train", trained, how)
-    page = "<!-- table small accuracy.current-sum -->\n<!-- end -->\n\n<!-- obtained small -->\nold\n<!-- end -->\n"
+    for name, dev in (("base", 3.5), ("wide", 3.25)):
+        lines = [{"kind": "train", "update": 10, "current": 4.0}, {"kind": "train", "update": 20, "current": 3.0}]
+        lines.append({"kind": "validation", "update": 20, "current": dev})
+        (folder / f"{name}.1.log.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    blocks = "table small accuracy.current-sum", "obtained small", "distances small deixis", "compared small Disc."
+    blocks += "logs small", "plot small accuracy", "plot small current"
+    page = "".join(f"<!-- {block} -->\nold\n<!-- end -->\n\n" for block in blocks)
     found = build.filled(page, tmp_path)
     assert "| base | 40.00 | 40.00 |\n| s4to4 + x | **90.00** | **90.00** |" in found
     assert "| wide | 1 | 1,234 | 2.5 | 5.0 | a machine | 2026-11-16 | `abcdef01` |" in found
+    assert (
+        "| deixis, by distance (instances) | 1 (6) | 3 (4) |\n| --- | --- | --- |\n| base | 66.67 | 0.00 |\n" in found
+    )
+    assert "| s4to4 + x | 100.00 | 75.00 |" in found
+    assert re.search(
+        r"Differences between systems: Disc.\n\n.*\n.*\n\| s4to4 \+ x − base \| 50.00 \| .* \| 0.0625 \|", found
+    )
+    assert "| wide.1.log | 20 | 3.000 | 3.250 |" in found
+    assert "![Right answers, with 95 % intervals. deixis: base 40, s4to4 + x 90.](small-accuracy.svg)" in found
+    assert "s4to4 + x 4 at update 10, 3 at update 20.](small-current.svg)" in found
     assert "old" not in found
     assert build.filled(found, tmp_path) == found
 

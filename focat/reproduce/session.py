@@ -303,7 +303,8 @@ def _account(worker: _Worker, outcome: Outcome, progress: Progress) -> None:
     elif code in (UNFINISHED, 128 + signal.SIGTERM, 128 + signal.SIGINT, -signal.SIGTERM, -signal.SIGINT):
         outcome.unfinished = True
     else:
-        reason = worker.last.removeprefix("focat: ") or f"ended with exit code {code}"
+        said = worker.last.removeprefix("focat: ").removeprefix(f"{worker.work}: ")
+        reason = said or f"ended with exit code {code}"
         outcome.failures[str(worker.work)] = reason
 
 

@@ -141,7 +141,7 @@ def _contrastive_tables(found: Measured, first: bool) -> list[Table]:
         own = [system for system in systems if plan.row_of(system) in table.rows]
         if not _worth_it(table, [plan.row_of(system) for system in own]):
             continue
-        wanted = own + (beyond if table.number in (1, 2, 8) else [])
+        wanted = [system for system in systems if system in own or (table.number in (1, 2, 8) and system in beyond)]
         wanted_rows = [plan.row_of(system) for system in wanted]
         columns = _columns(plan, table, found.columns())
         label: Callable[[str], str] = plan.title_of

@@ -107,7 +107,7 @@ class _Stack:
 
     def move(self, rate: float, finite: Tensor) -> None:
         """Against momentum, made orthogonal."""
-        gradient = torch.cat([_gradient(parameter).view(-1, *self.shape) for parameter in self.parameters])
+        gradient = torch.cat([_gradient(parameter).reshape(-1, *self.shape) for parameter in self.parameters])
         gradient = torch.where(finite > 0, gradient, 0)
         self.momentum.mul_(1 - (1 - _MOMENTUM) * finite).add_(gradient)
         ahead = gradient.add_(self.momentum, alpha=_MOMENTUM).mul_(finite)  # where momentum leads next (Nesterov)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -46,15 +46,15 @@ class Asked:
         """Take over the values of another, in place, whose prefixes may be shorter."""
         self.tokens.copy_(other.tokens)
         self.current.copy_(other.current)
-        self.narrowed(other.prefixes.shape[1]).prefixes.copy_(other.prefixes)
+        self.prefixes[:, -other.prefixes.shape[1] :].copy_(other.prefixes)
 
     def to(self, device: torch.device) -> Asked:
         """The same on another device."""
         return Asked(self.tokens.to(device), self.current.to(device), self.prefixes.to(device))
 
-    def narrowed(self, prefix: int) -> Asked:
-        """The same with room for prefixes of so many tokens, in the same memory."""
-        return replace(self, prefixes=self.prefixes[:, :prefix])
+    def part(self, windows: slice, source: int, prefix: int) -> Asked:
+        """Some windows, in the same memory, with sources and prefixes of so many tokens: the rest is padding."""
+        return Asked(self.tokens[windows, :source], self.current[windows], self.prefixes[windows, -prefix:])
 
 
 @dataclass(frozen=True)

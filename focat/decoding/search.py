@@ -251,7 +251,8 @@ class Searcher:
         A few windows at a time, so that there is little padding: what is read here is longer than what follows.
         """
         beam, longest = self.settings.hypotheses, max(limits)
-        begun = [self._read(asked(few).to(self.device)) for few in _few_at_a_time(requests)]
+        together = asked(requests).to(self.device)
+        begun = [self._read(together.part(*few)) for few in _few_at_a_time(requests)]
         room = 1 + max(len(request.prefix) for request in requests) + beam * longest
         caches = [DecoderCache.joined(parts, room) for parts in zip(*(caches for caches, _ in begun), strict=True)]
         state = State(self._hypotheses(self._windows(requests, numbers, limits, longest), longest), caches)
@@ -276,7 +277,7 @@ class Searcher:
         place.asked.become(asked(requests, place.size.source, prefix))
 
         def begin() -> None:
-            begun, logits = self._read(place.asked.narrowed(prefix))
+            begun, logits = self._read(place.asked.part(slice(None), place.size.source, prefix))
             self._first_step(hypotheses, logits)
             for cache, read in zip(place.caches, begun, strict=True):
                 cache.become(read)
@@ -371,13 +372,15 @@ def _columns(cache: DecoderCache, new: int) -> int:
     return min(columns, cache.capacity)
 
 
-def _few_at_a_time(requests: list[Request]) -> Iterator[list[Request]]:
-    """Requests, the longest first, as many together as their tokens allow."""
+def _few_at_a_time(requests: list[Request]) -> Iterator[tuple[slice, int, int]]:
+    """Which requests, the longest first, and the lengths of sources and prefixes: as many as their tokens allow."""
     start = 0
     while start < len(requests):
         width = len(requests[start].source) + len(requests[start].prefix)
         count = max(_BEGIN_TOKENS // width, 1)
-        yield requests[start : start + count]
+        rows = slice(start, start + count)
+        few = requests[rows]
+        yield rows, max(len(request.source) for request in few), 1 + max(len(request.prefix) for request in few)
         start += count
 
 

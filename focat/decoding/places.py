@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 
 import torch
 from torch import Tensor
@@ -78,11 +78,13 @@ class Size:
         """What it takes of memory and time."""
         return self.windows * (self.source + self.columns)
 
+    def joined(self, other: Size) -> Size:
+        """With room for either."""
+        return Size(*map(max, astuple(self), astuple(other)))
+
     def holds(self, other: Size) -> bool:
         """Whether there is room for another, and not much more."""
-        enough = self.windows >= other.windows and self.source >= other.source
-        enough = enough and self.columns >= other.columns and self.longest >= other.longest
-        return enough and self.area <= _LARGER * other.area
+        return self == self.joined(other) and self.area <= _LARGER * other.area
 
 
 @dataclass
@@ -111,9 +113,17 @@ class Places:
         return len(self._kept)
 
     def near(self, size: Size, make: Callable[[Size], Place]) -> Place:
-        """The smallest place with room for this, or one of its own if the others are too small or much too large."""
+        """The smallest place with room for this, and not much more; if there is none, a new one, which has room for
+        what others hold too, as far as that is not much more: batches that differ by chance soon find one for all.
+        """
         fitting = [kept for kept in self._kept if kept.holds(size)]
-        return self.at(min(fitting, key=lambda kept: kept.area) if fitting else size, make)
+        if fitting:
+            return self.at(min(fitting, key=lambda kept: kept.area), make)
+        larger = size
+        for kept in self._kept:
+            both = larger.joined(kept)
+            larger = both if both.holds(size) else larger
+        return self.at(larger, make)
 
     def at(self, size: Size, make: Callable[[Size], Place]) -> Place:
         """The place of exactly this size."""

@@ -39,9 +39,9 @@ _BEGIN_TOKENS = 512  # of source and prefix that are read together on a CPU
 
 # On a GPU:
 _PLACES_AREA = 8  # times the tokens of a batch, which is two or three batches that may be as long as can be
-_COLUMNS = 256  # that steps look at, or twice as many, and so on: each needs a recording
+_COLUMNS = 256  # that steps look at, or twice as many, and so on, or nearly as few as there are: each is a recording
 _SHRINK_TO = 1 / 4  # of the windows, moved to a smaller place once no more are left,
-_SHRINK_ROWS = 512  # unless a step has so few rows that it takes no less time with fewer,
+_SHRINK_ROWS = 2048  # unless a step has so few rows that it takes no less time with fewer,
 _SHRINK_STEPS = 32  # or so few steps are left that a recording may take longer
 
 
@@ -303,7 +303,7 @@ class Searcher:
 
     def _first_step(self, hypotheses: Hypotheses, logits: Tensor) -> None:
         """All hypotheses of a window begin with the same logits, (windows, 1, vocabulary)."""
-        hypotheses.advance(logits.repeat_interleave(self.settings.hypotheses, 1), self._chooser(hypotheses))
+        hypotheses.advance(logits.repeat(1, self.settings.hypotheses, 1), self._chooser(hypotheses))
 
     def _read(self, asked: Asked) -> tuple[list[DecoderCache], Tensor]:
         """Caches of one row to a window, and logits of the first token."""
@@ -369,7 +369,7 @@ def _columns(cache: DecoderCache, new: int) -> int:
     columns = _COLUMNS
     while columns < cache.length + new:
         columns *= 2
-    return min(columns, cache.capacity)
+    return columns if 1.5 * columns < cache.capacity else cache.capacity
 
 
 def _few_at_a_time(requests: list[Request]) -> Iterator[tuple[slice, int, int]]:

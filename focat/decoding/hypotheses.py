@@ -18,7 +18,7 @@ from focat.corpus.vocabulary import SEPARATOR
 from focat.decoding.choice import Chooser, Continuations
 from focat.decoding.constraints import allowed_next
 
-IDLE = -1
+IDLE = -1  # instead of the number of a window
 
 Tensors = TypeVar("Tensors", bound="_Tensors")
 

@@ -186,7 +186,7 @@ class DecoderCache:
 
     @property
     def _of_windows(self) -> tuple[Tensor, ...]:
-        """What is small."""
+        """What else there is of each window."""
         source = self.source
         return (self.read, self.closed, source.tokens, source.segments, source.current, self.shift, self.current)
 

@@ -18,6 +18,8 @@ from focat.corpus.vocabulary import SEPARATOR
 from focat.decoding.choice import Chooser, Continuations
 from focat.decoding.constraints import allowed_next
 
+IDLE = -1  # instead of the number of a window
+
 Tensors = TypeVar("Tensors", bound="_Tensors")
 
 
@@ -55,7 +57,7 @@ class Branches(_Tensors):
 class Windows(_Tensors):
     """What the search needs to know of each window."""
 
-    number: Tensor  # (windows,) its place in the batch
+    number: Tensor  # (windows,) its place in the batch; IDLE if it is there to fill a shape
     limit: Tensor  # (windows, 1) most tokens
     sentences: Tensor  # (windows, 1) how many the target must have, prefix included; 0 for any number
     closed: Tensor  # (windows, beam) how many each hypothesis has closed
@@ -71,20 +73,40 @@ class Hypotheses:
     def __init__(self, windows: Windows, longest: int, nbest: int, length_penalty: float, alike: bool) -> None:
         count, beam = windows.closed.shape
         device = windows.closed.device
-        none = torch.full((count, beam), -math.inf, device=device)
         self.live, self.ended = (
             Branches(
                 tokens=torch.zeros(count, beam, longest, dtype=torch.long, device=device),
                 scores=torch.zeros(count, beam, longest, device=device),
                 cut=torch.zeros(count, beam, dtype=torch.bool, device=device),
-                rank=none.clone(),
+                rank=torch.zeros(count, beam, device=device),
             )
             for _ in range(2)
         )
-        # hypotheses that begin alike would go on alike, unless by chance: let one of them begin
-        self.live.rank[:, : 1 if alike else beam] = 0
-        self.windows, self.nbest, self.length_penalty = windows, nbest, length_penalty
+        self.windows, self.nbest, self.length_penalty, self.alike = windows, nbest, length_penalty, alike
         self.step = torch.zeros(1, dtype=torch.long, device=device)
+        self.restart()
+
+    def restart(self) -> None:
+        """Back to the beginning, in place."""
+        self.live.rank.fill_(-math.inf)
+        # hypotheses that begin alike would go on alike, unless by chance: let one of them begin
+        self.live.rank[:, : 1 if self.alike else None] = 0
+        self.ended.rank.fill_(-math.inf)
+        self.live.cut.fill_(False)
+        self.step.zero_()
+
+    def become(self, other: Hypotheses) -> None:
+        """Take over, in place, a search with fewer windows; what is left of these is over, and has no number."""
+        count = len(other.windows.over)
+        for mine, theirs in ((self.live, other.live), (self.ended, other.ended), (self.windows, other.windows)):
+            mine.map(lambda each: each[:count]).become(theirs)  # type: ignore[arg-type]
+        self.step.copy_(other.step)
+        self.rest_from(count)
+
+    def rest_from(self, count: int) -> None:
+        """The windows after the first so many are idle."""
+        self.windows.over[count:] = True
+        self.windows.number[count:] = IDLE
 
     @property
     def last(self) -> Tensor:

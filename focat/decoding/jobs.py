@@ -180,6 +180,7 @@ def _identity(job: Job, translator: Translator, weights: list[str]) -> dict[str,
         "windows": translator.windows.model_dump(),
         "search settings": translator.settings.model_dump(),
         "context": [translator.reuses, translator.constrained, translator.ahead],
+        "batch size": translator.batch_tokens,
     }
 
 

@@ -10,29 +10,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, chain
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from focat.config.schema import SearchSettings
-from focat.corpus.vocabulary import PAD, SEPARATOR, START
+from focat.corpus.vocabulary import END, PAD, SEPARATOR, START
 from focat.decoding.choice import Chooser, drawn, likeliest
 from focat.decoding.constraints import fewest_tokens
-from focat.decoding.hypotheses import Hypotheses, Windows
+from focat.decoding.hypotheses import IDLE, Hypotheses, Windows
 from focat.decoding.linear import Int8Linear, PackedLinear, can_pack, copy_with
+from focat.decoding.places import Asked, Place, Places, Size, State, rounded_prefix
 from focat.decoding.repeat import Repeater
 from focat.errors import FocatError
-from focat.model import DecoderCache, Transformer
+from focat.model import DecoderCache, Memory, Transformer
 from focat.windows.batch import Side
 from focat.windows.scramble import scramble
 from focat.windows.segments import segments_of
 
 _STRIDE, _STRIDE_GPU = 2, 8
-_STEPS_RECORDED = 32  # on a GPU: as many steps look at the same columns, and need recording once
-_BATCH_TOKENS, _BATCH_TOKENS_GPU = 16_384, 65_536
+_BATCH_TOKENS, _BATCH_TOKENS_GPU, _MOST_BATCH_TOKENS = 16_384, 65_536, 524_288
+_BATCH_SHARE = 1 / 8  # of a GPU's memory
 _BEGIN_TOKENS = 512  # of source and prefix that are read together on a CPU
+
+# On a GPU:
+_PLACES_AREA = 8  # times the tokens of a batch, which is two or three batches that may be as long as can be
+_COLUMNS = 256  # that steps look at, or twice as many, and so on, or nearly as few as there are: each is a recording
+_SHRINK_TO = 1 / 4  # of the windows, moved to a smaller place once no more are left,
+_SHRINK_ROWS = 2048  # unless a step has so few rows that it takes no less time with fewer,
+_SHRINK_STEPS = 32  # or so few steps are left that a recording may take longer
 
 
 @dataclass(frozen=True)
@@ -53,11 +63,17 @@ class Request:
     """Seeds its sampling together with the seed of the settings; its place among the requests if not given."""
 
     @property
+    def closed(self) -> int:
+        """Sentences that the prefix closes."""
+        return list(self.prefix).count(SEPARATOR)
+
+    @property
     def left(self) -> int:
         """Source tokens whose translation is not forced."""
-        closed = list(self.prefix).count(SEPARATOR)
-        ends = [i + 1 for i, token in enumerate(self.source) if token == SEPARATOR]
-        return len(self.source) - ([0, *ends][min(closed, len(ends))])
+        tokens, start = list(self.source), 0
+        for _ in range(min(self.closed, tokens.count(SEPARATOR))):
+            start = tokens.index(SEPARATOR, start) + 1
+        return len(tokens) - start
 
 
 @dataclass(frozen=True)
@@ -89,14 +105,20 @@ class Searcher:
         if settings.int8 or all(map(can_pack, self.models)):
             made = [copy_with(Int8Linear if settings.int8 else PackedLinear, model) for model in self.models]
             self.models, self.projections = map(list, zip(*made, strict=True))
-        self.static = self.device.type == "cuda"  # shapes stay as they are for many steps, so that they can be recorded
+        self.static = self.device.type == "cuda"  # batches are searched in places, where steps can be recorded
         self.stride = _STRIDE_GPU if self.static else _STRIDE  # steps between two looks at which windows are over
-
-    @property
-    def batch_tokens(self) -> int:
+        tokens = settings.batch_tokens or self._usual_batch()
+        self.batch_tokens = tokens // settings.hypotheses
         """Source tokens of a batch, padding included."""
-        usual = _BATCH_TOKENS if self.device.type == "cpu" else _BATCH_TOKENS_GPU
-        return (self.settings.batch_tokens or usual) // self.settings.hypotheses
+        self.places = Places(_PLACES_AREA * tokens)
+        self.repeat = Repeater(self.device)
+
+    def _usual_batch(self) -> int:
+        """Tokens of a batch, times hypotheses: always the same for a device, lest a job be cut otherwise next time."""
+        if self.device.type != "cuda":
+            return _BATCH_TOKENS
+        memory = torch.cuda.get_device_properties(self.device).total_memory
+        return batch_for(memory, self.models, self.settings.max_ratio)
 
     @torch.inference_mode()
     def __call__(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
@@ -109,87 +131,99 @@ class Searcher:
 
     def _batches(self, requests: Sequence[Request]) -> Iterator[list[int]]:
         """Requests with about as much left to translate, as many as the budget allows; the longest windows first."""
-        order = sorted(range(len(requests)), key=lambda i: requests[i].left, reverse=True)
-        while order:
-            count = max(self.batch_tokens // max(len(requests[i].source) for i in order), 1)
-            yield sorted(order[:count], key=lambda i: len(requests[i].source) + len(requests[i].prefix), reverse=True)
-            order = order[count:]
+        order = sorted(range(len(requests)), key=[request.left for request in requests].__getitem__, reverse=True)
+        sources = [len(requests[i].source) for i in order]
+        longest = list(accumulate(reversed(sources), max))[::-1]  # from each on
+        start = 0
+        while start < len(order):
+            end = start + max(self.batch_tokens // longest[start], 1)
+            yield sorted(
+                order[start:end], key=lambda i: len(requests[i].source) + len(requests[i].prefix), reverse=True
+            )
+            start = end
 
     def _search(self, requests: list[Request], places: list[int]) -> Iterator[tuple[int, list[Hypothesis]]]:
         """The places of requests in this batch, as they are done, and their hypotheses."""
-        settings, beam = self.settings, self.settings.hypotheses
-        windows = self._windows(requests, places)
-        longest = int(windows.limit.max())
-        hypotheses = Hypotheses(windows, longest, settings.nbest, settings.length_penalty, alike=not settings.sample)
-        choose = likeliest if not settings.sample else self._draw(hypotheses)
-        caches, logits = self._begin(requests, beam * longest)
-        hypotheses.advance(logits.repeat_interleave(beam, 1), choose)
-        for cache in caches:
-            cache.widen(beam)
-        repeat, steps = Repeater(self.device), 1
+        numbers = [place if r.number is None else r.number for place, r in zip(places, requests, strict=True)]
+        limits = self._limits(requests)
+        longest = max(limits)
+        begin = self._begin_in_place if self.static else self._begin
+        state: State = begin(requests, numbers, limits)
+        steps = 1
         while True:
             stride = min(self.stride, longest - steps)
-            self._advance(hypotheses, caches, choose, stride, repeat)
+            self._advance(state, stride)
             steps += stride
-            going = ~hypotheses.windows.over
+            going = ~state.hypotheses.windows.over
             left = int(going.sum())
             if left and steps == longest:
                 raise FocatError("the model's scores are not numbers (NaN): take an earlier checkpoint, or train anew")
-            if self.static and left > len(going) // 2:
-                continue  # idle rows cost less than to record steps anew
-            yield from self._collected(hypotheses)
+            if self.static and left and not self._can_shrink(left, len(going), longest - steps):
+                continue
+            yield from self._collected(state.hypotheses)
             if not left:
                 return
             if left < len(going):
-                kept = _in_place(going)
-                hypotheses.keep(kept)
-                for cache in caches:
-                    cache.keep(kept)
+                kept = state.kept(_in_place(going))
+                state = self._moved(state, kept) if isinstance(state, Place) else kept
 
-    def _advance(
-        self, hypotheses: Hypotheses, caches: list[DecoderCache], choose: Chooser, stride: int, repeat: Repeater
-    ) -> None:
+    def _can_shrink(self, left: int, windows: int, steps: int) -> bool:
+        """Whether to go on in a smaller place pays: elsewhere, idle rows cost less than to record steps anew."""
+        enough = windows * self.settings.hypotheses > _SHRINK_ROWS and steps >= _SHRINK_STEPS
+        return enough and left <= _SHRINK_TO * windows
+
+    def _moved(self, place: Place, kept: State) -> Place:
+        """What is left in a place, in the smaller one."""
+        size = replace(place.size, windows=math.ceil(_SHRINK_TO * place.size.windows))
+        smaller = self.places.at(size, self._place)
+        smaller.become(kept)
+        return smaller
+
+    def _advance(self, state: State, stride: int) -> None:
         """So many steps, without a look at what they find."""
-        beam = self.settings.hypotheses
-        lengths = [cache.length for cache in caches]
-        columns = [self._columns(cache, beam * stride) for cache in caches]
+        if not isinstance(state, Place):
+            for _ in range(stride):
+                self._step(state, [None] * len(state.caches))
+            return
+        added = self.settings.hypotheses * stride
+        lengths = [cache.length for cache in state.caches]
+        columns = [_columns(cache, added) for cache in state.caches]
+        self.repeat(lambda: self._step(state, columns), stride, state.recordings, ("step", *columns))
+        for cache, length in zip(state.caches, lengths, strict=True):
+            cache.length = length + added  # what was replayed was not counted
 
-        def step() -> None:
-            rows = hypotheses.advance(self._logits(caches, hypotheses.last, columns), choose)
-            for cache in caches:
-                cache.reorder(rows)
+    def _step(self, state: State, columns: Sequence[int | None]) -> None:
+        """One token more; steps look at so many columns, or at those in use."""
+        hypotheses = state.hypotheses
+        rows = hypotheses.advance(self._logits(state.caches, hypotheses.last, columns), self._chooser(hypotheses))
+        for cache in state.caches:
+            cache.reorder(rows)
 
-        repeat(step, stride, (len(hypotheses.windows.over), *columns))
-        for cache, length in zip(caches, lengths, strict=True):
-            cache.length = length + beam * stride  # what was replayed was not counted
-
-    def _columns(self, cache: DecoderCache, new: int) -> int | None:
-        """What steps look at of a cache while so many columns are added: all in use, or the same for many steps."""
-        if not self.static:
-            return None
-        block = self.settings.hypotheses * _STEPS_RECORDED
-        return min(-(-(cache.length + new) // block) * block, cache.capacity)
-
-    def _windows(self, requests: list[Request], places: list[int]) -> Windows:
-        beam = self.settings.hypotheses
-        closed = [list(request.prefix).count(SEPARATOR) for request in requests]
-        empty = [not request.prefix or request.prefix[-1] == SEPARATOR for request in requests]
+    def _limits(self, requests: list[Request]) -> list[int]:
+        """The most tokens of each translation."""
         limits = []
-        for request, has_closed, is_empty in zip(requests, closed, empty, strict=True):
-            fewest = fewest_tokens(request.sentences, has_closed, is_empty)
+        for request in requests:
+            fewest = fewest_tokens(request.sentences, request.closed, _opens(request))
             relative = int(self.settings.max_ratio * len(request.source)) + self.settings.max_extra
             limits.append(max(relative if request.longest is None else request.longest, fewest))
-        numbers = [place if r.number is None else r.number for place, r in zip(places, requests, strict=True)]
+        return limits
+
+    def _windows(self, requests: list[Request], numbers: list[int], limits: list[int], longest: int) -> Windows:
+        beam = self.settings.hypotheses
         return Windows(
             number=torch.arange(len(requests), device=self.device),
             limit=self._column(limits),
             sentences=self._column([request.sentences or 0 for request in requests]),
-            closed=self._column(closed).repeat(1, beam),
-            empty=self._column(empty).repeat(1, beam),
+            closed=self._column([request.closed for request in requests]).repeat(1, beam),
+            empty=self._column([_opens(request) for request in requests]).repeat(1, beam),
             lengths=torch.zeros(len(requests), beam, dtype=torch.long, device=self.device),
             over=torch.zeros(len(requests), dtype=torch.bool, device=self.device),
-            luck=self._luck(numbers, max(limits)),
+            luck=self._luck(numbers, longest),
         )
+
+    def _hypotheses(self, windows: Windows, longest: int) -> Hypotheses:
+        settings = self.settings
+        return Hypotheses(windows, longest, settings.nbest, settings.length_penalty, alike=not settings.sample)
 
     def _column(self, values: Sequence[int]) -> Tensor:
         return torch.tensor(values, device=self.device)[:, None]  # (windows, 1)
@@ -204,37 +238,80 @@ class Searcher:
         ]
         return torch.from_numpy((np.array(bits) >> np.uint64(11)) * 2.0**-53).to(self.device)
 
-    def _draw(self, hypotheses: Hypotheses) -> Chooser:
-        """A chooser that draws with the luck of the step that the hypotheses are at."""
+    def _chooser(self, hypotheses: Hypotheses) -> Chooser:
+        """How to go on; by chance, with the luck of the step that the hypotheses are at."""
+        if not self.settings.sample:
+            return likeliest
         temperature, top_p = self.settings.temperature, self.settings.top_p
         return lambda totals, logits, allowed: drawn(totals, logits, allowed, hypotheses.luck, temperature, top_p)
 
-    def _begin(self, requests: list[Request], room: int) -> tuple[list[DecoderCache], Tensor]:
-        """Encode the sources and read the prefixes: caches of one row to a window, and logits of the first token.
+    def _begin(self, requests: list[Request], numbers: list[int], limits: list[int]) -> State:
+        """Encode the sources, read the prefixes, and take the first step.
 
         A few windows at a time, so that there is little padding: what is read here is longer than what follows.
         """
-        begun = [self._read(few) for few in ([requests] if self.static else _few_at_a_time(requests))]
-        room += 1 + max(len(request.prefix) for request in requests)
+        beam, longest = self.settings.hypotheses, max(limits)
+        together = asked(requests).to(self.device)
+        begun = [self._read(together.part(*few)) for few in _few_at_a_time(requests)]
+        room = 1 + max(len(request.prefix) for request in requests) + beam * longest
         caches = [DecoderCache.joined(parts, room) for parts in zip(*(caches for caches, _ in begun), strict=True)]
-        if self.static:
-            for cache in caches:
-                cache.past[:, :, :, cache.length :] = 0  # columns are looked at before they are written
-        return caches, torch.cat([logits for _, logits in begun])
+        state = State(self._hypotheses(self._windows(requests, numbers, limits, longest), longest), caches)
+        self._first_step(state.hypotheses, torch.cat([logits for _, logits in begun]))
+        for cache in caches:
+            cache.widen(beam)
+        return state
 
-    def _read(self, requests: list[Request]) -> tuple[list[DecoderCache], Tensor]:
-        tokens = _padded([list(request.source) for request in requests]).to(self.device)
-        segments = segments_of(tokens)
-        current = segments.amax(1)
-        for i, request in enumerate(requests):
-            if request.current is not None:
-                current[i] = request.current
-        source = Side(tokens, segments, current)
-        prefixes = _padded([[START, *request.prefix] for request in requests], front=True).to(self.device)
-        caches = [model.start(model.encode(source), room=prefixes.shape[1]) for model in self.models]
-        return caches, self._logits(caches, prefixes, [None] * len(caches))
+    def _begin_in_place(self, requests: list[Request], numbers: list[int], limits: list[int]) -> Place:
+        """The same, all at once, in a place of about their size. Idle rows are filled up with the first window."""
+        prefix = rounded_prefix(1 + max(len(request.prefix) for request in requests))
+        source = max(len(request.source) for request in requests)
+        count = len(requests)
+        place = self.places.near(Size.of(count, source, prefix, max(limits), self.settings.hypotheses), self._place)
+        idle = place.size.windows - count
+        requests = requests + requests[:1] * idle
+        numbers, limits = (each + each[:1] * idle for each in (numbers, limits))
+        hypotheses = place.hypotheses
+        hypotheses.windows.become(self._windows(requests, numbers, limits, place.size.longest))
+        hypotheses.restart()
+        hypotheses.rest_from(count)
+        place.asked.become(asked(requests, place.size.source, prefix))
 
-    def _logits(self, caches: list[DecoderCache], tokens: Tensor, columns: list[int | None]) -> Tensor:
+        def begin() -> None:
+            begun, logits = self._read(place.asked.part(slice(None), place.size.source, prefix))
+            self._first_step(hypotheses, logits)
+            for cache, read in zip(place.caches, begun, strict=True):
+                cache.become(read)
+
+        self.repeat(begin, 1, place.recordings, ("begin", prefix))
+        for cache in place.caches:
+            cache.length = prefix  # what was replayed was not counted
+        return place
+
+    def _place(self, size: Size) -> Place:
+        """A new place, with nothing in it yet."""
+        beam = self.settings.hypotheses
+        current = torch.zeros(size.windows, dtype=torch.long, device=self.device)
+        source, prefixes = (current.new_zeros(size.windows, length) for length in (size.source, size.columns))
+        idle = Request([END])
+        windows = self._windows([idle] * size.windows, [0] * size.windows, [1] * size.windows, size.longest)
+        caches = []
+        for model in self.models:
+            side = Side(source.clone(), source.clone(), current.clone())
+            hidden = model.output_weight.new_zeros(*source.shape, model.settings.width)
+            caches.append(model.start(Memory(hidden, side, current.clone()), beam, room=size.columns))
+        return Place(self._hypotheses(windows, size.longest), caches, size, Asked(source, current, prefixes))
+
+    def _first_step(self, hypotheses: Hypotheses, logits: Tensor) -> None:
+        """All hypotheses of a window begin with the same logits, (windows, 1, vocabulary)."""
+        hypotheses.advance(logits.repeat(1, self.settings.hypotheses, 1), self._chooser(hypotheses))
+
+    def _read(self, asked: Asked) -> tuple[list[DecoderCache], Tensor]:
+        """Caches of one row to a window, and logits of the first token."""
+        source = Side(asked.tokens, segments_of(asked.tokens), asked.current)
+        caches = [model.start(model.encode(source), room=asked.prefixes.shape[1]) for model in self.models]
+        return caches, self._logits(caches, asked.prefixes, [None] * len(caches))
+
+    def _logits(self, caches: list[DecoderCache], tokens: Tensor, columns: Sequence[int | None]) -> Tensor:
         """Logits of what follows these tokens, (windows, beam, vocabulary), up to a constant; an even mix of models."""
         logits = []
         for model, project, cache, seen in zip(self.models, self.projections, caches, columns, strict=True):
@@ -246,28 +323,64 @@ class Searcher:
 
     def _collected(self, hypotheses: Hypotheses) -> Iterator[tuple[int, list[Hypothesis]]]:
         """The windows that are over, and what was found for them."""
-        ended, windows = hypotheses.ended, hypotheses.windows
-        over = windows.over.nonzero()[:, 0]
-        done = ended.map(lambda each: each[over, : self.settings.nbest].cpu())
-        places, lengths = windows.number[over].tolist(), windows.lengths[over].tolist()
-        for i, place in enumerate(places):
+        windows, nbest = hypotheses.windows, self.settings.nbest
+        over = (windows.over & (windows.number != IDLE)).nonzero()[:, 0]
+        lengths = windows.lengths[over, :nbest]
+        longest = int(lengths.max()) if len(over) else 0
+        ended = hypotheses.ended.map(lambda each: each[over, :nbest])
+        columns = (ended.tokens[..., :longest], ended.scores[..., :longest], lengths, ended.cut, ended.rank)
+        for place, *ranked in zip(*(each.tolist() for each in (windows.number[over], *columns)), strict=True):
             best = []
-            for j in range(self.settings.nbest):
-                score = float(done.rank[i, j])
+            for tokens, scores, length, cut, score in zip(*ranked, strict=True):
                 if score == -math.inf:
                     break
-                tokens, scores = (each[i, j, : lengths[i][j]].tolist() for each in (done.tokens, done.scores))
-                best.append(Hypothesis(tokens, scores, sum(scores), score, not done.cut[i, j]))
+                scores = scores[:length]
+                best.append(Hypothesis(tokens[:length], scores, sum(scores), score, not cut))
             yield place, best
 
 
-def _few_at_a_time(requests: list[Request]) -> Iterator[list[Request]]:
-    """Requests, the longest first, as many together as their tokens allow."""
+def batch_for(memory: int, models: Sequence[Transformer], max_ratio: float) -> int:
+    """Tokens of a batch, times hypotheses, whose keys and values take an eighth of so much memory at most."""
+    of_token = sum(
+        2 * model.settings.decoder_layers * model.settings.width * model.output_weight.element_size()
+        for model in models
+    )
+    columns = 1 + max_ratio  # of a source token: its own, and what is decoded, as long as it may be
+    tokens = int(_BATCH_SHARE * memory / (of_token * columns))
+    return min(max(tokens - tokens % _BATCH_TOKENS_GPU, _BATCH_TOKENS_GPU), _MOST_BATCH_TOKENS)
+
+
+def asked(requests: Sequence[Request], source: int = 0, prefix: int = 0) -> Asked:
+    """Requests side by side, their sources and prefixes at least so wide."""
+    tokens = _padded([request.source for request in requests], source)
+    last = segments_of(tokens).max(1)
+    current = [i if r.current is None else r.current for i, r in zip(last.tolist(), requests, strict=True)]
+    prefixes = _padded([[START, *request.prefix] for request in requests], prefix, front=True)
+    return Asked(torch.from_numpy(tokens), torch.tensor(current), torch.from_numpy(prefixes))
+
+
+def _opens(request: Request) -> bool:
+    """Whether the first token is that of a sentence."""
+    return not request.prefix or request.prefix[-1] == SEPARATOR
+
+
+def _columns(cache: DecoderCache, new: int) -> int:
+    """What steps look at of a cache while so many columns are added: the same for many steps."""
+    columns = _COLUMNS
+    while columns < cache.length + new:
+        columns *= 2
+    return columns if 1.5 * columns < cache.capacity else cache.capacity
+
+
+def _few_at_a_time(requests: list[Request]) -> Iterator[tuple[slice, int, int]]:
+    """Which requests, the longest first, and the lengths of sources and prefixes: as many as their tokens allow."""
     start = 0
     while start < len(requests):
         width = len(requests[start].source) + len(requests[start].prefix)
         count = max(_BEGIN_TOKENS // width, 1)
-        yield requests[start : start + count]
+        rows = slice(start, start + count)
+        few = requests[rows]
+        yield rows, max(len(request.source) for request in few), 1 + max(len(request.prefix) for request in few)
         start += count
 
 
@@ -279,7 +392,11 @@ def _in_place(going: Tensor) -> Tensor:
     return kept
 
 
-def _padded(rows: list[list[int]], front: bool = False) -> Tensor:
-    longest = max(map(len, rows))
-    fill = [[PAD] * (longest - len(row)) for row in rows]
-    return torch.tensor([pads + row if front else row + pads for row, pads in zip(rows, fill, strict=True)])
+def _padded(rows: Sequence[Sequence[int]], width: int = 0, front: bool = False) -> NDArray[np.int64]:
+    """Side by side, PAD behind them or in front; at least so wide."""
+    lengths = np.array([len(row) for row in rows])
+    table = np.full((len(rows), max(width, lengths.max())), PAD, np.int64)
+    column = np.arange(table.shape[1])
+    real = column >= table.shape[1] - lengths[:, None] if front else column < lengths[:, None]
+    table[real] = np.fromiter(chain.from_iterable(rows), np.int64, lengths.sum())
+    return table

@@ -170,7 +170,9 @@ class Translator:
         self.reuses = context == "reuse" and windows.target[0] > 0
         """Whether sentences of a document wait for each other."""
         self._searcher = Searcher([_told_of(model, windows) for model in models], search)
-        self._room = self._searcher.batch_tokens * (1 if self.reuses else _POOL)
+        self.batch_tokens = self._searcher.batch_tokens
+        """Source tokens of a batch, padding included."""
+        self._room = self.batch_tokens * (1 if self.reuses else _POOL)
 
     def translate(self, documents: Iterable[Sequence[str]]) -> Iterator[list[Translation]]:
         """Each document's translations, in order, as soon as they are there."""

@@ -166,6 +166,30 @@ class DecoderCache:
         self.branch, self.read, self.closed = self.branch[windows], self.read[windows], self.closed[windows]
         self._note(windows)
 
+    def become(self, other: DecoderCache) -> None:
+        """Take over, in place, what another has, whose windows and columns may be fewer, and hypotheses one for all.
+
+        Columns it does not have are on no branch; the other windows stay as they are.
+        """
+        windows, length = len(other.current), other.length
+        past = self.past[:, :, :windows]
+        past[:, :, :, :length] = other.past[:, :, :, :length]
+        past[:, :, :, length:] = 0  # looked at before it is written, and no mask would stop a NaN
+        for mine, theirs in ((self.branch, other.branch), (self.sentences, other.sentences)):
+            mine[:windows, ..., :length] = theirs[..., :length]
+            mine[:windows, ..., length:] = 0
+        self.remembered[:, :, :windows] = other.remembered
+        for mine, theirs in zip(self._of_windows, other._of_windows, strict=True):
+            mine[:windows] = theirs
+        self.used.copy_(other.used)
+        self.length = length
+
+    @property
+    def _of_windows(self) -> tuple[Tensor, ...]:
+        """What else there is of each window."""
+        source = self.source
+        return (self.read, self.closed, source.tokens, source.segments, source.current, self.shift, self.current)
+
     def _note(self, windows: Tensor) -> None:
         self.source = self.source.map(lambda tensor: tensor[windows])
         self.sentences, self.shift, self.current = (

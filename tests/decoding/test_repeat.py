@@ -1,29 +1,52 @@
-"""Steps are taken as often as asked, whether one by one or from a recording."""
+"""Work is done as often as asked, whether anew or from a recording."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from focat.decoding.repeat import Repeater
+from focat.decoding.repeat import Recordings, Repeater
 
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
+GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=GPU)])
 def test_as_often_as_asked(device: str) -> None:
     steps, others = (torch.zeros(1, dtype=torch.long, device=device) for _ in range(2))
     repeat = Repeater(torch.device(device))
-    repeat(lambda: steps.add_(1), 5, shapes=1)  # type: ignore[arg-type, return-value]
-    repeat(lambda: steps.add_(1), 3, shapes=1)  # type: ignore[arg-type, return-value]
+    recordings: Recordings = {}
+
+    def step() -> None:
+        steps.add_(1)
+
+    def other() -> None:
+        others.add_(1)
+
+    repeat(step, 1, recordings, "step")
+    assert (repeat.recorded, repeat.replayed) == (0, 0)  # it may have been the last time
+    repeat(step, 4, recordings, "step")
+    repeat(step, 3, recordings, "step")
     assert steps.item() == 8
-    repeat(lambda: others.add_(1), 2, shapes=2)  # type: ignore[arg-type, return-value]
-    repeat(lambda: others.add_(1), 0, shapes=2)  # type: ignore[arg-type, return-value]
+    assert (repeat.recorded, repeat.replayed) == (1, 7)
+    repeat(other, 2, recordings, "other")
+    repeat(other, 0, recordings, "nothing")
     assert (steps.item(), others.item()) == (8, 2)
-    assert repeat.replayed == (8 if device == "cuda" else 0)  # all but the first of each
+    assert (repeat.recorded, repeat.replayed) == (2, 8)
+    repeat(other, 1, {}, "other")
+    repeat(step, 1, recordings, "step")
+    assert (steps.item(), others.item()) == (9, 3)
 
 
-def test_no_step_at_all() -> None:
-    steps = torch.zeros(1)
-    Repeater(torch.device("cpu"))(lambda: steps.add_(1), 0, shapes=1)  # type: ignore[arg-type, return-value]
-    assert steps.item() == 0
+@GPU
+def test_what_is_only_there_within_a_graph_is_shared() -> None:
+    """Also when all earlier graphs are gone, and their memory with them."""
+    repeat = Repeater(torch.device("cuda"))
+    for size in (1000, 10, 100_000):
+        recordings: Recordings = {}
+        values = torch.zeros(size, device="cuda")
+
+        def work(values: torch.Tensor = values) -> None:
+            values.copy_((values * 2 + 1).clone())
+
+        repeat(work, 5, recordings, "work")
+        assert values.tolist() == [31.0] * size

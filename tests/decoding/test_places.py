@@ -1,0 +1,196 @@
+"""Batches that take turns in the same memory, as on a GPU, are translated as if each were alone."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from focat.config.schema import SearchSettings
+from focat.corpus.vocabulary import SEPARATOR
+from focat.decoding import places, search
+from focat.decoding.places import Place, Places, Size, rounded
+from focat.decoding.search import Hypothesis, Request, Searcher, batch_for
+from focat.model import Transformer
+from tests.decoding.slow_search import small
+from tests.decoding.test_search import source, tokens_of
+
+SETTINGS: list[dict[str, Any]] = [{"nbest": 3}, {"beam": 1}, {"sample": True, "nbest": 2, "top_p": 0.9}]
+
+
+def requests(count: int, seed: int = 0) -> list[Request]:
+    """With and without prefixes and numbers of sentences, of many lengths."""
+    made = []
+    for k in range(seed, seed + count):
+        lengths = [1 + (k * 7 + j) % 5 for j in range(1 + k % 3)]
+        prefix = [9, 8, SEPARATOR, *([7] if k % 5 == 0 else [])] if k % 3 and k % 2 else []
+        sentences = len(lengths) if k % 4 else None
+        made.append(Request(source(*lengths, words=30, seed=k), prefix, sentences, longest=3 + 4 * (k % 6), number=k))
+    return made
+
+
+def in_places(models: list[Transformer], stride: int = 3, **settings: Any) -> Searcher:
+    """A searcher that works as on a GPU; recordings are the work itself."""
+    searcher = Searcher(models, SearchSettings(**settings))
+    searcher.static, searcher.stride = True, stride
+    return searcher
+
+
+def tensors_in(thing: object) -> Iterator[torch.Tensor]:
+    if isinstance(thing, torch.Tensor):
+        yield thing
+    elif isinstance(thing, list | dict):
+        for each in thing.values() if isinstance(thing, dict) else thing:
+            yield from tensors_in(each)
+    elif isinstance(thing, Places | Place) or type(thing).__module__.startswith("focat"):
+        yield from tensors_in(vars(thing))
+
+
+def assert_same(found: list[list[Hypothesis]], wanted: list[list[Hypothesis]]) -> None:
+    assert tokens_of(found) == tokens_of(wanted)
+    for here, there in zip(found, wanted, strict=True):
+        for mine, theirs in zip(here, there, strict=True):
+            assert mine.token_scores == pytest.approx(theirs.token_scores, abs=1e-5)
+            assert (mine.score, mine.finished) == (pytest.approx(theirs.score, abs=1e-5), theirs.finished)
+
+
+@pytest.fixture
+def eager_to_shrink(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "_SHRINK_ROWS", 0)
+    monkeypatch.setattr(search, "_SHRINK_STEPS", 1)
+    monkeypatch.setattr(search, "_COLUMNS", 16)
+
+
+@pytest.mark.usefixtures("eager_to_shrink")
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("ensemble", [1, 2])
+def test_batches_of_all_sizes_one_after_the_other(ensemble: int, settings: dict[str, Any]) -> None:
+    features = {"attention": "long-short", "segment_embeddings": "learned", "scale": 2.0}
+    models = [small(words=30, seed=seed, shift=seed + 2, **features) for seed in range(ensemble)]
+    plain = Searcher(models, SearchSettings(**settings))
+    searcher = in_places(models, **settings, batch_tokens=400)
+    moves: list[int] = []
+    moved = searcher._moved
+    searcher._moved = lambda *each: moves.append(1) or moved(*each)  # type: ignore[assignment, func-returns-value]
+    for count, seed in ((20, 0), (13, 20), (20, 40), (1, 3), (18, 60), (20, 0)):
+        asked = requests(count, seed)
+        assert_same(searcher(asked), plain(asked))
+    assert moves
+    assert searcher.repeat.replayed > searcher.repeat.recorded > 0
+
+
+@pytest.mark.usefixtures("eager_to_shrink")
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_what_a_place_held_before_does_not_matter(settings: dict[str, Any]) -> None:
+    """Not even if it was not a number."""
+    models = [small(words=30, scale=2.0, attention="group", global_layers=(1,), segment_embeddings="one-hot")]
+    asked = requests(18)
+    wanted = Searcher(models, SearchSettings(**settings))(asked)
+    searcher = in_places(models, **settings)
+    for _ in range(3):
+        assert_same(searcher(asked), wanted)
+        spoilt = list(tensors_in(searcher.places))
+        assert len(spoilt) >= 30
+        with torch.inference_mode():
+            for tensor in spoilt:
+                tensor.fill_(torch.nan if tensor.is_floating_point() else 1)
+
+
+@pytest.mark.parametrize("settings", [SETTINGS[0], SETTINGS[2]])
+def test_steps_can_be_recorded(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a GPU does it: the very operations, on the very tensors, without a look at what Python would do next time."""
+    monkeypatch.setattr(search, "_COLUMNS", 32)
+    model = small(words=30, scale=2.0)
+    searcher = in_places([model], **settings)
+
+    def recorded(work: Callable[[], None]) -> Callable[[], None]:
+        before = [(tensor, tensor.clone()) for tensor in tensors_in(searcher.places)]
+        graph = make_fx(work)()
+        for tensor, was in before:
+            tensor.copy_(was)  # what is recorded does not run yet
+        return graph
+
+    searcher.repeat.record = recorded
+    plain = Searcher([model], SearchSettings(**settings))
+    for count, seed in ((18, 0), (17, 18), (18, 36), (16, 54)):
+        asked = [replace(request, longest=12 + seed % 4) for request in requests(count, seed)]
+        assert_same(searcher(asked), plain(asked))
+    [place] = searcher.places._kept.values()
+    assert all(cache.length <= cache.capacity for cache in place.caches)
+    assert 2 <= searcher.repeat.recorded <= 4  # how it begins, and steps that look at more and more columns
+
+
+@pytest.mark.parametrize("count", [1, 9, 17])
+def test_idle_rows_are_not_reported(count: int) -> None:
+    searcher = in_places([small(words=30)])
+    with torch.inference_mode():
+        found = [place for place, _ in searcher._search(requests(count), list(range(count)))]
+    assert sorted(found) == list(range(count))
+    [place] = searcher.places._kept.values()
+    assert len(place.hypotheses.windows.over) == rounded(count) > count - (count == 1)
+
+
+def test_memory_goes_with_the_searcher() -> None:
+    searcher = in_places([small(words=30)])
+    searcher([Request(source(2, words=30), longest=2)])
+    [place] = map(weakref.ref, searcher.places._kept.values())
+    del searcher
+    assert place() is None
+
+
+def test_few_sizes() -> None:
+    assert [rounded(n) for n in (1, 7, 8, 9, 16, 17, 100, 257, 300, 512)] == [1, 7, 8, 10, 16, 20, 112, 320, 320, 512]
+    assert [rounded(n, 16) for n in (1, 16, 17, 100, 129)] == [16, 16, 32, 112, 160]
+    assert Size.of(300, 55, 1, 70, beam=4) == Size(320, 64, 384, 80)
+    assert Size.of(300, 55, 40, 30, beam=4) == Size(320, 64, 192, 32)
+
+
+def test_a_place_that_fits_or_one_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "_MOST", 3)
+    kept, made = Places(room=10_000), []
+
+    def make(size: Size) -> Any:
+        made.append(size)
+        return size
+
+    large, small_, other = Size(10, 32, 64, 16), Size(2, 32, 64, 16), Size(10, 64, 64, 16)
+    assert kept.near(large, make) == large
+    assert kept.near(replace(large, windows=8, source=20), make) == large  # nearly as large
+    assert kept.near(small_, make) == small_  # much smaller
+    assert kept.near(replace(other, windows=9, columns=48), make) == other  # longer in one way: room for both
+    assert kept.near(replace(large, windows=9), make) == large  # the smallest that fits
+    assert made == [large, small_, other]
+    assert kept.at(replace(large, windows=3), make).windows == 3
+    assert len(kept) == 3
+    assert kept.at(small_, make) in made[4:]  # it had been given up, as the one not used for longest
+    assert kept.at(large, make) not in made[4:]
+    huge = Size(100, 64, 64, 16)
+    assert kept.at(huge, make) == huge
+    assert len(kept) == 1  # there is no room for others
+
+
+def test_batches_grow_with_memory() -> None:
+    """A base model in half precision keeps 2 · 6 · 512 · 2 bytes for a token, and may decode twice the source."""
+    model = small(words=3, width=512, heads=8, feedforward=8, decoder_layers=6).bfloat16()
+    tokens = {gigabytes: batch_for(gigabytes * 10**9, [model], max_ratio=2.0) for gigabytes in (8, 24, 80, 150, 1000)}
+    assert tokens == {8: 65_536, 24: 65_536, 80: 262_144, 150: 458_752, 1000: 524_288}
+    assert batch_for(80 * 10**9, [model, model], max_ratio=2.0) == 131_072
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_a_gpu_records_little_and_replays_much(settings: dict[str, Any]) -> None:
+    model = small(words=30, scale=2.0)
+    plain = Searcher([model], SearchSettings(**settings))
+    wanted = [plain(requests(40, seed)) for seed in range(12)]
+    searcher = Searcher([small(words=30, scale=2.0).cuda()], SearchSettings(**settings))
+    assert searcher.static
+    for seed in range(12):
+        assert_same(searcher(requests(40, seed)), wanted[seed])
+    assert searcher.repeat.recorded <= 4
+    assert searcher.repeat.replayed > 20 * searcher.repeat.recorded

@@ -26,7 +26,8 @@ clean:
 	rm -rf $(VENV)
 
 # The stamp is newer than what it was made from: a second run installs nothing. Python compiles what it imports, when it
-# does; to let pip compile everything takes longer than all the rest of the set-up.
+# first does, and must be allowed to keep it; to let pip compile everything takes longer than all the rest of the set-up.
+unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
 $(VENV)/.installed: pyproject.toml constraints.txt

@@ -6,13 +6,15 @@ PYTHON ?= python3
 VENV   := .venv
 RUN    := $(VENV)/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test tests lint bench clean
 
 demo: $(VENV)/.installed
 	$(RUN)/focat demo
 
 test: $(VENV)/.installed
-	$(MAKE) --no-print-directory -j 2 lint $(VENV)/.compiled
+	$(MAKE) --no-print-directory -j 2 lint tests
+
+tests: $(VENV)/.installed
 	$(RUN)/pytest
 
 lint: $(VENV)/.installed
@@ -26,18 +28,14 @@ bench: $(VENV)/.installed-bench
 clean:
 	rm -rf $(VENV)
 
-# A stamp is newer than what it was made from: a second run installs nothing. pip compiles one file after the other; for
-# tests, which start many processes, it is done on all cores, while types are checked.
+# A stamp is newer than what it was made from: a second run installs nothing. Python compiles what it imports, when it
+# first does, and must be allowed to keep it; to let pip compile everything takes longer than all the rest of the set-up.
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
 	$(INSTALL) -e '.[dev]'
-	touch $@
-
-$(VENV)/.compiled: $(VENV)/.installed
-	-$(RUN)/python -m compileall -q -j 0 $(VENV)/lib
 	touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed

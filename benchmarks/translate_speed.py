@@ -163,7 +163,8 @@ def _focat(context: str, options: argparse.Namespace, int8: bool) -> Callable[[l
     from focat.config.schema import ModelSettings, SearchSettings, WindowSettings
     from focat.corpus.store import Store
     from focat.corpus.vocabulary import END, SEPARATOR
-    from focat.decoding.search import Request, Searcher
+    from focat.decoding.requests import Request
+    from focat.decoding.search import Searcher
     from focat.model import Transformer
 
     torch.manual_seed(1)

@@ -14,7 +14,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from focat.corpus.vocabulary import SEPARATOR
+from focat.corpus.vocabulary import PAD, SEPARATOR
 from focat.decoding.choice import Chooser, Continuations
 from focat.decoding.constraints import allowed_next
 
@@ -45,11 +45,12 @@ class Branches(_Tensors):
     cut: Tensor  # whether the limit had to close it
     rank: Tensor  # what orders them: log-probability while in the making, score at the end; -inf where there is none
 
-    def one_longer(self, by: Continuations, step: Tensor, cut: Tensor, rank: Tensor) -> Branches:
-        """What these continuations make of them."""
+    def one_longer(self, by: Continuations, at: Tensor, cut: Tensor, rank: Tensor) -> Branches:
+        """What these continuations, at this place of each, make of them; (windows, 1)."""
         taken = self.map(lambda each: gather(each, by.parent))
-        taken.tokens.index_copy_(2, step, by.token[..., None])
-        taken.scores.index_copy_(2, step, by.log_probability[..., None])
+        last = at[..., None].expand(-1, by.token.shape[1], 1)
+        taken.tokens.scatter_(2, last, by.token[..., None])
+        taken.scores.scatter_(2, last, by.log_probability[..., None])
         return Branches(taken.tokens, taken.scores, taken.cut | gather(cut, by.parent), rank)
 
 
@@ -58,6 +59,7 @@ class Windows(_Tensors):
     """What the search needs to know of each window."""
 
     number: Tensor  # (windows,) its place in the batch; IDLE if it is there to fill a shape
+    step: Tensor  # (windows, 1) tokens decoded so far, until it is over
     limit: Tensor  # (windows, 1) most tokens
     sentences: Tensor  # (windows, 1) how many the target must have, prefix included; 0 for any number
     closed: Tensor  # (windows, beam) how many each hypothesis has closed
@@ -83,7 +85,6 @@ class Hypotheses:
             for _ in range(2)
         )
         self.windows, self.nbest, self.length_penalty, self.alike = windows, nbest, length_penalty, alike
-        self.step = torch.zeros(1, dtype=torch.long, device=device)
         self.restart()
 
     def restart(self) -> None:
@@ -93,46 +94,60 @@ class Hypotheses:
         self.live.rank[:, : 1 if self.alike else None] = 0
         self.ended.rank.fill_(-math.inf)
         self.live.cut.fill_(False)
-        self.step.zero_()
 
     def become(self, other: Hypotheses) -> None:
         """Take over, in place, a search with fewer windows; what is left of these is over, and has no number."""
         count = len(other.windows.over)
         for mine, theirs in ((self.live, other.live), (self.ended, other.ended), (self.windows, other.windows)):
             mine.map(lambda each: each[:count]).become(theirs)  # type: ignore[arg-type]
-        self.step.copy_(other.step)
         self.rest_from(count)
+
+    def admit(self, rows: Tensor, others: Hypotheses) -> None:
+        """Give these windows, (how many,), up for as many of the others, the first ones."""
+        for mine, theirs in ((self.live, others.live), (self.ended, others.ended), (self.windows, others.windows)):
+            for field in fields(mine):
+                getattr(mine, field.name).index_copy_(0, rows, getattr(theirs, field.name)[: len(rows)])
 
     def rest_from(self, count: int) -> None:
         """The windows after the first so many are idle."""
         self.windows.over[count:] = True
         self.windows.number[count:] = IDLE
 
+    def leave(self, windows: Tensor) -> None:
+        """These windows, which are over, have been seen to, (how many,): they are idle now."""
+        self.windows.number.index_fill_(0, windows, IDLE)
+
     @property
     def last(self) -> Tensor:
-        """The newest token of each row, (rows, 1), for the decoder to read."""
-        return self.live.tokens.index_select(2, self.step - 1).view(-1, 1)
+        """The newest token of each row, (rows, 1), for the decoder to read; nothing where the window is over."""
+        newest = _at(self.live.tokens, (self.windows.step - 1).clamp(min=0))
+        return newest.masked_fill(self.windows.over[:, None], PAD).view(-1, 1)
 
     @property
     def luck(self) -> Tensor:
         """The number from [0, 1) that decides about the next token of each hypothesis, (windows, beam)."""
-        return self.windows.luck.index_select(2, self.step)[..., 0]
+        return _at(self.windows.luck, self._next)
+
+    @property
+    def _next(self) -> Tensor:
+        """Where the next token goes, (windows, 1); windows that are over need none, and have room for no more."""
+        return self.windows.step.clamp(max=self.live.tokens.shape[2] - 1)
 
     def advance(self, logits: Tensor, choose: Chooser) -> Tensor:
         """One token more, by its logits (windows, beam, vocabulary); returns which row each row goes on from."""
         windows = self.windows
-        allowed = allowed_next(windows.closed, windows.empty, windows.limit - self.step, windows.sentences)
+        allowed = allowed_next(windows.closed, windows.empty, windows.limit - windows.step, windows.sentences)
         ends, on = choose(self.live.rank, logits, allowed)
-        length = self.step + 1
+        length = windows.step + 1
         score = ends.total / length**self.length_penalty
-        ending = self.live.one_longer(ends, self.step, allowed.forced, score)
+        ending = self.live.one_longer(ends, self._next, allowed.forced, score)
         self._gather_ended(ending, length)
-        self.live.become(self.live.one_longer(on, self.step, allowed.forced, on.total))
+        self.live.become(self.live.one_longer(on, self._next, allowed.forced, on.total))
         closes = on.token == SEPARATOR
         windows.closed.copy_(gather(windows.closed, on.parent) + closes)
         windows.empty.copy_(closes)
         self._finish()
-        self.step += 1
+        windows.step.add_(~windows.over[:, None])
         beam = on.parent.shape[1]
         first = torch.arange(len(on.parent), device=on.parent.device)[:, None] * beam
         return (first + on.parent).view(-1)
@@ -160,6 +175,11 @@ class Hypotheses:
         """Go on with these windows alone."""
         for name in ("live", "ended", "windows"):
             setattr(self, name, getattr(self, name).map(lambda each: each[windows]))
+
+
+def _at(values: Tensor, places: Tensor) -> Tensor:
+    """Of values (windows, beam, length), those at one place of each window, (windows, 1): (windows, beam)."""
+    return values.gather(2, places[..., None].expand(-1, values.shape[1], 1))[..., 0]
 
 
 def gather(values: Tensor, hypotheses: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from focat.decoding.search import Request
+from focat.decoding.requests import Request
 from focat.decoding.translator import Answers, Candidate
 from focat.errors import FocatError
 from focat.files import digest_of, disk_errors, locked, sync

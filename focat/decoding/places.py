@@ -101,6 +101,12 @@ class Place(State):
         for mine, theirs in zip(self.caches, other.caches, strict=True):
             mine.become(theirs)
 
+    def admit(self, rows: Tensor, others: Place) -> None:
+        """Give these rows, (how many,), to as many windows of another place, the first ones."""
+        self.hypotheses.admit(rows, others.hypotheses)
+        for mine, theirs in zip(self.caches, others.caches, strict=True):
+            mine.admit(rows, theirs)
+
 
 class Places:
     """The places that are kept: a few, of limited area together. The one not used for longest is given up first."""
@@ -146,6 +152,6 @@ def rounded(number: int, grain: int = 1) -> int:
     return -(-number // grain) * grain
 
 
-def rounded_prefix(length: int) -> int:
+def rounded_prefix(length: int, grain: int = _GRAIN) -> int:
     """Of the start symbol and what is forced behind it; alone it stays alone."""
-    return length if length == 1 else rounded(length, _GRAIN)
+    return length if length == 1 else rounded(length, grain)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain
 
 import numpy as np
@@ -19,77 +18,27 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from focat.config.schema import SearchSettings
-from focat.corpus.vocabulary import END, PAD, SEPARATOR, START
+from focat.corpus.vocabulary import END, PAD, START
 from focat.decoding.choice import Chooser, drawn, likeliest
 from focat.decoding.constraints import fewest_tokens
 from focat.decoding.hypotheses import IDLE, Hypotheses, Windows
 from focat.decoding.linear import Int8Linear, PackedLinear, can_pack, copy_with
-from focat.decoding.places import Asked, Place, Places, Size, State, rounded_prefix
+from focat.decoding.places import Asked, Place, Places, Size, State
 from focat.decoding.repeat import Repeater
+from focat.decoding.requests import Hypothesis, Request, Turn
+from focat.decoding.stage import Follow, Stage, kept_in_place
 from focat.errors import FocatError
 from focat.model import DecoderCache, Memory, Transformer
 from focat.windows.batch import Side
 from focat.windows.scramble import scramble
 from focat.windows.segments import segments_of
 
-_STRIDE, _STRIDE_GPU = 2, 8
+_STRIDE = 2  # steps between two looks at which windows are over
 _BATCH_TOKENS, _BATCH_TOKENS_GPU, _MOST_BATCH_TOKENS = 16_384, 65_536, 524_288
 _BATCH_SHARE = 1 / 8  # of a GPU's memory
 _BEGIN_TOKENS = 512  # of source and prefix that are read together on a CPU
 
-# On a GPU:
-_PLACES_AREA = 8  # times the tokens of a batch, which is two or three batches that may be as long as can be
-_COLUMNS = 256  # that steps look at, or twice as many, and so on, or nearly as few as there are: each is a recording
-_SHRINK_TO = 1 / 4  # of the windows, moved to a smaller place once no more are left,
-_SHRINK_ROWS = 2048  # unless a step has so few rows that it takes no less time with fewer,
-_SHRINK_STEPS = 32  # or so few steps are left that a recording may take longer
-
-
-@dataclass(frozen=True)
-class Request:
-    """One window to translate."""
-
-    source: Sequence[int]
-    """Tokens of the source window, each sentence closed by SEPARATOR, the last by END."""
-    prefix: Sequence[int] = ()
-    """Target tokens that are forced, closing separators included; no start symbol."""
-    sentences: int | None = None
-    """Sentences the whole target must have, prefix included; any number if not given (the paper's rule)."""
-    longest: int | None = None
-    """Most tokens decoded after the prefix; if not given, relative to the source."""
-    current: int | None = None
-    """The current sentence of the source; its last one if not given."""
-    number: int | None = None
-    """Seeds its sampling together with the seed of the settings; its place among the requests if not given."""
-
-    @property
-    def closed(self) -> int:
-        """Sentences that the prefix closes."""
-        return list(self.prefix).count(SEPARATOR)
-
-    @property
-    def left(self) -> int:
-        """Source tokens whose translation is not forced."""
-        tokens, start = list(self.source), 0
-        for _ in range(min(self.closed, tokens.count(SEPARATOR))):
-            start = tokens.index(SEPARATOR, start) + 1
-        return len(tokens) - start
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """A translation of one window."""
-
-    tokens: list[int]
-    """What was decoded after the prefix; SEPARATORs inside, END last."""
-    token_scores: list[float] = field(repr=False)
-    """Log-probability of each of these tokens."""
-    log_probability: float
-    """Their sum."""
-    score: float
-    """Log-probability over length to the power of the length penalty: hypotheses are ranked by it."""
-    finished: bool
-    """False: the limit had to close it."""
+_PLACES_AREA = 8  # times the tokens of a batch on a GPU, which is two or three batches that may be as long as can be
 
 
 class Searcher:
@@ -106,7 +55,7 @@ class Searcher:
             made = [copy_with(Int8Linear if settings.int8 else PackedLinear, model) for model in self.models]
             self.models, self.projections = map(list, zip(*made, strict=True))
         self.static = self.device.type == "cuda"  # batches are searched in places, where steps can be recorded
-        self.stride = _STRIDE_GPU if self.static else _STRIDE  # steps between two looks at which windows are over
+        self.stride = _STRIDE
         tokens = settings.batch_tokens or self._usual_batch()
         self.batch_tokens = tokens // settings.hypotheses
         """Source tokens of a batch, padding included."""
@@ -124,101 +73,92 @@ class Searcher:
     def __call__(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
         """The n best translations of each request, in the order of the requests."""
         found: list[list[Hypothesis]] = [[] for _ in requests]
-        for batch in self._batches(requests):
-            for place, hypotheses in self._search([requests[i] for i in batch], batch):
-                found[batch[place]] = hypotheses
+        turns = [self.turn(i, request) for i, request in enumerate(requests)]
+        for i, hypotheses in Stage(self, turns, None).run() if self.static else self._searched(turns):
+            found[i] = hypotheses
         return found
 
-    def _batches(self, requests: Sequence[Request]) -> Iterator[list[int]]:
+    @torch.inference_mode()
+    def chains(self, requests: Sequence[Request], follow: Follow) -> None:
+        """Answer requests, and those that follow from the answers.
+
+        `follow` is given the place of a request in the beginning, and the n best translations of it, or of what
+        followed from it; it returns the next request, or None.
+        """
+        turns = [self.turn(i, request) for i, request in enumerate(requests)]
+        if self.static:
+            for _ in Stage(self, turns, follow).run():
+                pass
+            return
+        while turns:
+            found = sorted(self._searched(turns), key=lambda each: each[0])
+            after = [(i, follow(i, hypotheses)) for i, hypotheses in found]
+            turns = [self.turn(i, request) for i, request in after if request is not None]
+
+    def turn(self, chain: int, request: Request) -> Turn:
+        """With the most tokens that its translation may have."""
+        fewest = fewest_tokens(request.sentences, request.closed, request.opens)
+        relative = int(self.settings.max_ratio * len(request.source)) + self.settings.max_extra
+        return Turn(chain, request, max(relative if request.longest is None else request.longest, fewest))
+
+    # -------------------------------------------------------------------------------------------- batches
+
+    def _searched(self, turns: Sequence[Turn]) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """Their chains, as they are answered, and the hypotheses."""
+        for batch in self._batches(turns):
+            yield from self._search(batch)
+
+    def _batches(self, turns: Sequence[Turn]) -> Iterator[list[Turn]]:
         """Requests with about as much left to translate, as many as the budget allows; the longest windows first."""
-        order = sorted(range(len(requests)), key=[request.left for request in requests].__getitem__, reverse=True)
-        sources = [len(requests[i].source) for i in order]
+        order = sorted(turns, key=lambda turn: turn.request.left, reverse=True)
+        sources = [len(turn.request.source) for turn in order]
         longest = list(accumulate(reversed(sources), max))[::-1]  # from each on
         start = 0
         while start < len(order):
             end = start + max(self.batch_tokens // longest[start], 1)
-            yield sorted(
-                order[start:end], key=lambda i: len(requests[i].source) + len(requests[i].prefix), reverse=True
-            )
+            yield sorted(order[start:end], key=lambda t: len(t.request.source) + len(t.request.prefix), reverse=True)
             start = end
 
-    def _search(self, requests: list[Request], places: list[int]) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """The places of requests in this batch, as they are done, and their hypotheses."""
-        numbers = [place if r.number is None else r.number for place, r in zip(places, requests, strict=True)]
-        limits = self._limits(requests)
-        longest = max(limits)
-        begin = self._begin_in_place if self.static else self._begin
-        state: State = begin(requests, numbers, limits)
+    def _search(self, turns: list[Turn]) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """The same of one batch, which shrinks as windows are over."""
+        longest = max(turn.limit for turn in turns)
+        state = self._begin(turns)
         steps = 1
         while True:
             stride = min(self.stride, longest - steps)
-            self._advance(state, stride)
+            for _ in range(stride):
+                self.step(state, [None] * len(state.caches))
             steps += stride
-            going = ~state.hypotheses.windows.over
-            left = int(going.sum())
+            over = state.hypotheses.windows.over
+            left = int((~over).sum())
             if left and steps == longest:
                 raise FocatError("the model's scores are not numbers (NaN): take an earlier checkpoint, or train anew")
-            if self.static and left and not self._can_shrink(left, len(going), longest - steps):
-                continue
-            yield from self._collected(state.hypotheses)
+            yield from self.collected(state.hypotheses, over.nonzero()[:, 0])
             if not left:
                 return
-            if left < len(going):
-                kept = state.kept(_in_place(going))
-                state = self._moved(state, kept) if isinstance(state, Place) else kept
+            if left < len(over):
+                state = state.kept(torch.from_numpy(kept_in_place(~over.numpy())))
 
-    def _can_shrink(self, left: int, windows: int, steps: int) -> bool:
-        """Whether to go on in a smaller place pays: elsewhere, idle rows cost less than to record steps anew."""
-        enough = windows * self.settings.hypotheses > _SHRINK_ROWS and steps >= _SHRINK_STEPS
-        return enough and left <= _SHRINK_TO * windows
-
-    def _moved(self, place: Place, kept: State) -> Place:
-        """What is left in a place, in the smaller one."""
-        size = replace(place.size, windows=math.ceil(_SHRINK_TO * place.size.windows))
-        smaller = self.places.at(size, self._place)
-        smaller.become(kept)
-        return smaller
-
-    def _advance(self, state: State, stride: int) -> None:
-        """So many steps, without a look at what they find."""
-        if not isinstance(state, Place):
-            for _ in range(stride):
-                self._step(state, [None] * len(state.caches))
-            return
-        added = self.settings.hypotheses * stride
-        lengths = [cache.length for cache in state.caches]
-        columns = [_columns(cache, added) for cache in state.caches]
-        self.repeat(lambda: self._step(state, columns), stride, state.recordings, ("step", *columns))
-        for cache, length in zip(state.caches, lengths, strict=True):
-            cache.length = length + added  # what was replayed was not counted
-
-    def _step(self, state: State, columns: Sequence[int | None]) -> None:
+    def step(self, state: State, columns: Sequence[int | None]) -> None:
         """One token more; steps look at so many columns, or at those in use."""
         hypotheses = state.hypotheses
         rows = hypotheses.advance(self._logits(state.caches, hypotheses.last, columns), self._chooser(hypotheses))
         for cache in state.caches:
             cache.reorder(rows)
 
-    def _limits(self, requests: list[Request]) -> list[int]:
-        """The most tokens of each translation."""
-        limits = []
-        for request in requests:
-            fewest = fewest_tokens(request.sentences, request.closed, _opens(request))
-            relative = int(self.settings.max_ratio * len(request.source)) + self.settings.max_extra
-            limits.append(max(relative if request.longest is None else request.longest, fewest))
-        return limits
-
-    def _windows(self, requests: list[Request], numbers: list[int], limits: list[int], longest: int) -> Windows:
-        beam = self.settings.hypotheses
+    def _windows(self, turns: Sequence[Turn], longest: int) -> Windows:
+        beam, count = self.settings.hypotheses, len(turns)
+        requests = [turn.request for turn in turns]
         return Windows(
-            number=torch.arange(len(requests), device=self.device),
-            limit=self._column(limits),
+            number=self._column([turn.chain for turn in turns])[:, 0],
+            step=torch.zeros(count, 1, dtype=torch.long, device=self.device),
+            limit=self._column([turn.limit for turn in turns]),
             sentences=self._column([request.sentences or 0 for request in requests]),
             closed=self._column([request.closed for request in requests]).repeat(1, beam),
-            empty=self._column([_opens(request) for request in requests]).repeat(1, beam),
-            lengths=torch.zeros(len(requests), beam, dtype=torch.long, device=self.device),
-            over=torch.zeros(len(requests), dtype=torch.bool, device=self.device),
-            luck=self._luck(numbers, longest),
+            empty=self._column([request.opens for request in requests]).repeat(1, beam),
+            lengths=torch.zeros(count, beam, dtype=torch.long, device=self.device),
+            over=torch.zeros(count, dtype=torch.bool, device=self.device),
+            luck=self._luck([turn.seed for turn in turns], longest),
         )
 
     def _hypotheses(self, windows: Windows, longest: int) -> Hypotheses:
@@ -245,36 +185,34 @@ class Searcher:
         temperature, top_p = self.settings.temperature, self.settings.top_p
         return lambda totals, logits, allowed: drawn(totals, logits, allowed, hypotheses.luck, temperature, top_p)
 
-    def _begin(self, requests: list[Request], numbers: list[int], limits: list[int]) -> State:
+    def _begin(self, turns: list[Turn]) -> State:
         """Encode the sources, read the prefixes, and take the first step.
 
         A few windows at a time, so that there is little padding: what is read here is longer than what follows.
         """
-        beam, longest = self.settings.hypotheses, max(limits)
+        requests = [turn.request for turn in turns]
+        beam, longest = self.settings.hypotheses, max(turn.limit for turn in turns)
         together = asked(requests).to(self.device)
         begun = [self._read(together.part(*few)) for few in _few_at_a_time(requests)]
         room = 1 + max(len(request.prefix) for request in requests) + beam * longest
         caches = [DecoderCache.joined(parts, room) for parts in zip(*(caches for caches, _ in begun), strict=True)]
-        state = State(self._hypotheses(self._windows(requests, numbers, limits, longest), longest), caches)
+        state = State(self._hypotheses(self._windows(turns, longest), longest), caches)
         self._first_step(state.hypotheses, torch.cat([logits for _, logits in begun]))
         for cache in caches:
             cache.widen(beam)
         return state
 
-    def _begin_in_place(self, requests: list[Request], numbers: list[int], limits: list[int]) -> Place:
-        """The same, all at once, in a place of about their size. Idle rows are filled up with the first window."""
-        prefix = rounded_prefix(1 + max(len(request.prefix) for request in requests))
-        source = max(len(request.source) for request in requests)
-        count = len(requests)
-        place = self.places.near(Size.of(count, source, prefix, max(limits), self.settings.hypotheses), self._place)
-        idle = place.size.windows - count
-        requests = requests + requests[:1] * idle
-        numbers, limits = (each + each[:1] * idle for each in (numbers, limits))
+    def begin_in(self, place: Place, turns: Sequence[Turn], prefix: int) -> None:
+        """The same, all at once, in a place with room for it; so many tokens of prefixes are read, PAD in front.
+
+        Idle rows are filled up with the first window.
+        """
+        filled = [*turns, *(turns[0] for _ in range(place.size.windows - len(turns)))]
         hypotheses = place.hypotheses
-        hypotheses.windows.become(self._windows(requests, numbers, limits, place.size.longest))
+        hypotheses.windows.become(self._windows(filled, place.size.longest))
         hypotheses.restart()
-        hypotheses.rest_from(count)
-        place.asked.become(asked(requests, place.size.source, prefix))
+        hypotheses.rest_from(len(turns))
+        place.asked.become(asked([turn.request for turn in filled], place.size.source, prefix))
 
         def begin() -> None:
             begun, logits = self._read(place.asked.part(slice(None), place.size.source, prefix))
@@ -285,15 +223,13 @@ class Searcher:
         self.repeat(begin, 1, place.recordings, ("begin", prefix))
         for cache in place.caches:
             cache.length = prefix  # what was replayed was not counted
-        return place
 
-    def _place(self, size: Size) -> Place:
+    def place(self, size: Size) -> Place:
         """A new place, with nothing in it yet."""
         beam = self.settings.hypotheses
         current = torch.zeros(size.windows, dtype=torch.long, device=self.device)
         source, prefixes = (current.new_zeros(size.windows, length) for length in (size.source, size.columns))
-        idle = Request([END])
-        windows = self._windows([idle] * size.windows, [0] * size.windows, [1] * size.windows, size.longest)
+        windows = self._windows([Turn(IDLE, Request([END]), 1)] * size.windows, size.longest)
         caches = []
         for model in self.models:
             side = Side(source.clone(), source.clone(), current.clone())
@@ -321,22 +257,23 @@ class Searcher:
             return logits[0]
         return torch.stack([each.log_softmax(-1) for each in logits]).logsumexp(0)
 
-    def _collected(self, hypotheses: Hypotheses) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """The windows that are over, and what was found for them."""
+    def collected(self, hypotheses: Hypotheses, which: Tensor) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """The chains of these windows, (how many,), which are over, and what was found for them."""
+        if not len(which):
+            return
         windows, nbest = hypotheses.windows, self.settings.nbest
-        over = (windows.over & (windows.number != IDLE)).nonzero()[:, 0]
-        lengths = windows.lengths[over, :nbest]
-        longest = int(lengths.max()) if len(over) else 0
-        ended = hypotheses.ended.map(lambda each: each[over, :nbest])
+        lengths = windows.lengths[which, :nbest]
+        longest = int(lengths.max())
+        ended = hypotheses.ended.map(lambda each: each[which, :nbest])
         columns = (ended.tokens[..., :longest], ended.scores[..., :longest], lengths, ended.cut, ended.rank)
-        for place, *ranked in zip(*(each.tolist() for each in (windows.number[over], *columns)), strict=True):
+        for chain_, *ranked in zip(*(each.tolist() for each in (windows.number[which], *columns)), strict=True):
             best = []
             for tokens, scores, length, cut, score in zip(*ranked, strict=True):
                 if score == -math.inf:
                     break
                 scores = scores[:length]
                 best.append(Hypothesis(tokens[:length], scores, sum(scores), score, not cut))
-            yield place, best
+            yield chain_, best
 
 
 def batch_for(memory: int, models: Sequence[Transformer], max_ratio: float) -> int:
@@ -359,19 +296,6 @@ def asked(requests: Sequence[Request], source: int = 0, prefix: int = 0) -> Aske
     return Asked(torch.from_numpy(tokens), torch.tensor(current), torch.from_numpy(prefixes))
 
 
-def _opens(request: Request) -> bool:
-    """Whether the first token is that of a sentence."""
-    return not request.prefix or request.prefix[-1] == SEPARATOR
-
-
-def _columns(cache: DecoderCache, new: int) -> int:
-    """What steps look at of a cache while so many columns are added: the same for many steps."""
-    columns = _COLUMNS
-    while columns < cache.length + new:
-        columns *= 2
-    return columns if 1.5 * columns < cache.capacity else cache.capacity
-
-
 def _few_at_a_time(requests: list[Request]) -> Iterator[tuple[slice, int, int]]:
     """Which requests, the longest first, and the lengths of sources and prefixes: as many as their tokens allow."""
     start = 0
@@ -382,14 +306,6 @@ def _few_at_a_time(requests: list[Request]) -> Iterator[tuple[slice, int, int]]:
         few = requests[rows]
         yield rows, max(len(request.source) for request in few), 1 + max(len(request.prefix) for request in few)
         start += count
-
-
-def _in_place(going: Tensor) -> Tensor:
-    """The windows that go on, (how many,), those at the end in the places of those that do not: the rest stays put."""
-    count = int(going.sum())
-    kept = torch.arange(count, device=going.device)
-    kept[~going[:count]] = going[count:].nonzero()[:, 0] + count
-    return kept
 
 
 def _padded(rows: Sequence[Sequence[int]], width: int = 0, front: bool = False) -> NDArray[np.int64]:

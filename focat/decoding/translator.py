@@ -17,7 +17,8 @@ from focat.config.schema import SearchSettings, WindowSettings
 from focat.corpus.tokenizer import Tokenizer
 from focat.corpus.vocabulary import END, SEPARATOR
 from focat.decoding.pieces import Piece, pieces_of
-from focat.decoding.search import Hypothesis, Request, Searcher
+from focat.decoding.requests import Hypothesis, Request
+from focat.decoding.search import Searcher
 from focat.decoding.translation import Alternative, Translation, on_one_line
 from focat.errors import FocatError
 from focat.model.transformer import Transformer

@@ -184,6 +184,38 @@ class DecoderCache:
         self.used.copy_(other.used)
         self.length = length
 
+    def admit(self, rows: Tensor, others: DecoderCache) -> None:
+        """Give these windows, (how many,), up for as many of another cache, the first ones.
+
+        It has no more columns in use, and no more source tokens. What it has read is the newest here.
+        """
+        count, new, source = len(rows), others.length, others.source.tokens.shape[1]
+        newest = slice(self.length - new, self.length)
+        self.past[:, :, rows, newest] = others.past[:, :, :count, :new]
+        self.remembered[:, :, rows, :, :source] = others.remembered[:, :, :count]
+        self.branch.index_fill_(0, rows, 0)
+        self.branch[rows, :, newest] = others.branch[:count, :, :new]
+        self.sentences[rows, newest] = others.sentences[:count, :new]
+        self.source.tokens.index_fill_(0, rows, PAD)
+        self.source.segments.index_fill_(0, rows, -1)
+        for mine, theirs in zip(self._of_windows, others._of_windows, strict=True):
+            if mine.ndim == 1:
+                mine[rows] = theirs[:count]
+            else:
+                mine[rows, : theirs.shape[1]] = theirs[:count]
+
+    def slide(self, columns: int, length: int) -> None:
+        """Keep the newest columns alone, and have them end at this length; no hypothesis may consist of older ones."""
+        old, new = slice(self.length - columns, self.length), slice(length - columns, length)
+        for past in self.past:
+            past[:, :, new] = past[:, :, old].clone()
+        for of_columns in (self.branch, self.sentences):
+            kept = of_columns[..., old].clone()
+            of_columns.zero_()
+            of_columns[..., new] = kept
+        self.used.fill_(length)
+        self.length = length
+
     @property
     def _of_windows(self) -> tuple[Tensor, ...]:
         """What else there is of each window."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from focat.config.schema import ModelSettings, WindowSettings
 from focat.corpus.vocabulary import END, SEPARATOR, SPECIALS
-from focat.decoding.search import Request
+from focat.decoding.requests import Request
 from focat.model import Transformer
 from focat.windows.batch import Side
 from focat.windows.segments import decoder_input, segments_of

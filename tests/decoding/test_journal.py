@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from focat.decoding.journal import journal_of
-from focat.decoding.search import Request
+from focat.decoding.requests import Request
 from focat.decoding.translator import Answers, Candidate
 from focat.errors import FocatError
 

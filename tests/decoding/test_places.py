@@ -13,9 +13,11 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from focat.config.schema import SearchSettings
 from focat.corpus.vocabulary import SEPARATOR
-from focat.decoding import places, search
+from focat.decoding import places, stage
 from focat.decoding.places import Place, Places, Size, rounded
-from focat.decoding.search import Hypothesis, Request, Searcher, batch_for
+from focat.decoding.requests import Hypothesis, Request
+from focat.decoding.search import Searcher, batch_for
+from focat.decoding.stage import Stage
 from focat.model import Transformer
 from tests.decoding.slow_search import small
 from tests.decoding.test_search import source, tokens_of
@@ -59,24 +61,39 @@ def assert_same(found: list[list[Hypothesis]], wanted: list[list[Hypothesis]]) -
             assert (mine.score, mine.finished) == (pytest.approx(theirs.score, abs=1e-5), theirs.finished)
 
 
+def recorder(searcher: Searcher) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    """Records as a GPU does it: the very operations, on the very tensors; they do not run yet."""
+
+    def recorded(work: Callable[[], None]) -> Callable[[], None]:
+        before = [(tensor, tensor.clone()) for tensor in tensors_in(searcher.places)]
+        graph = make_fx(work)()
+        for tensor, was in before:
+            tensor.copy_(was)
+        return graph
+
+    return recorded
+
+
 @pytest.fixture
 def eager_to_shrink(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "_SHRINK_ROWS", 0)
-    monkeypatch.setattr(search, "_SHRINK_STEPS", 1)
-    monkeypatch.setattr(search, "_COLUMNS", 16)
+    monkeypatch.setattr(stage, "_SHRINK_ROWS", 0)
+    monkeypatch.setattr(stage, "_SHRINK_STEPS", 1)
+    monkeypatch.setattr(stage, "_COLUMNS", 16)
 
 
 @pytest.mark.usefixtures("eager_to_shrink")
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("ensemble", [1, 2])
-def test_batches_of_all_sizes_one_after_the_other(ensemble: int, settings: dict[str, Any]) -> None:
+def test_batches_of_all_sizes_one_after_the_other(
+    ensemble: int, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     features = {"attention": "long-short", "segment_embeddings": "learned", "scale": 2.0}
     models = [small(words=30, seed=seed, shift=seed + 2, **features) for seed in range(ensemble)]
     plain = Searcher(models, SearchSettings(**settings))
     searcher = in_places(models, **settings, batch_tokens=400)
     moves: list[int] = []
-    moved = searcher._moved
-    searcher._moved = lambda *each: moves.append(1) or moved(*each)  # type: ignore[assignment, func-returns-value]
+    moved = Stage._moved
+    monkeypatch.setattr(Stage, "_moved", lambda *each: moves.append(1) or moved(*each))
     for count, seed in ((20, 0), (13, 20), (20, 40), (1, 3), (18, 60), (20, 0)):
         asked = requests(count, seed)
         assert_same(searcher(asked), plain(asked))
@@ -104,40 +121,105 @@ def test_what_a_place_held_before_does_not_matter(settings: dict[str, Any]) -> N
 @pytest.mark.parametrize("settings", [SETTINGS[0], SETTINGS[2]])
 def test_steps_can_be_recorded(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """As a GPU does it: the very operations, on the very tensors, without a look at what Python would do next time."""
-    monkeypatch.setattr(search, "_COLUMNS", 32)
+    monkeypatch.setattr(stage, "_COLUMNS", 32)
     model = small(words=30, scale=2.0)
     searcher = in_places([model], **settings)
 
-    def recorded(work: Callable[[], None]) -> Callable[[], None]:
-        before = [(tensor, tensor.clone()) for tensor in tensors_in(searcher.places)]
-        graph = make_fx(work)()
-        for tensor, was in before:
-            tensor.copy_(was)  # what is recorded does not run yet
-        return graph
-
-    searcher.repeat.record = recorded
+    searcher.repeat.record = recorder(searcher)
     plain = Searcher([model], SearchSettings(**settings))
     for count, seed in ((18, 0), (17, 18), (18, 36), (16, 54)):
-        asked = [replace(request, longest=12 + seed % 4) for request in requests(count, seed)]
+        asked = [replace(request, longest=9 + seed % 4) for request in requests(count, seed)]
         assert_same(searcher(asked), plain(asked))
     [place] = searcher.places._kept.values()
     assert all(cache.length <= cache.capacity for cache in place.caches)
     assert 2 <= searcher.repeat.recorded <= 4  # how it begins, and steps that look at more and more columns
 
 
+class Chains:
+    """Requests that follow from the answers to others, as sentences of documents do; `answers` of each, in order."""
+
+    def __init__(self, count: int, depth: int) -> None:
+        self.depth = depth
+        self.first = requests(count)
+        self.asked = [[request] for request in self.first]
+        self.answers: list[list[list[Hypothesis]]] = [[] for _ in self.first]
+
+    def follow(self, chain: int, hypotheses: list[Hypothesis]) -> Request | None:
+        """What was decoded becomes the prefix of a request that nothing else determines."""
+        self.answers[chain].append(hypotheses)
+        place = len(self.answers[chain])
+        if place > (chain * 5) % self.depth:
+            return None
+        [request] = requests(1, seed=100 * chain + place)
+        words = [token for token in hypotheses[0].tokens if token > SEPARATOR][:6]
+        prefix = [*words, SEPARATOR] if len(request.source) > 3 and SEPARATOR in request.source else []
+        request = replace(request, prefix=prefix, number=1000 * chain + place)
+        self.asked[chain].append(request)
+        return request
+
+
+@pytest.mark.usefixtures("eager_to_shrink")
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize(("ensemble", "budget"), [(1, 400), (2, 400), (1, 1500)])
+def test_who_waits_is_given_the_rows_that_are_free(
+    ensemble: int, budget: int, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every answer is that to the request alone, whatever else was in the place and whoever had its row before."""
+    features = {"attention": "long-short", "segment_embeddings": "learned", "scale": 2.0}
+    models = [small(words=30, seed=seed, shift=seed + 2, **features) for seed in range(ensemble)]
+    happened: list[str] = []
+    for name in ("_admit", "_slide", "_moved"):
+        done = getattr(Stage, name)
+        monkeypatch.setattr(Stage, name, lambda *each, name=name, done=done: happened.append(name) or done(*each))
+    searcher = in_places(models, **settings, batch_tokens=budget)
+    plain = Searcher(models, SearchSettings(**settings))
+    chains = Chains(count=24, depth=9)
+    searcher.chains(chains.first, chains.follow)
+    for asked, answers in zip(chains.asked, chains.answers, strict=True):
+        assert len(asked) == len(answers)
+        assert_same(answers, plain(asked))
+    assert happened.count("_admit") >= 5
+    assert set(happened) == {"_admit", "_slide", "_moved"}
+
+
+def test_chains_without_places() -> None:
+    model = small(words=30, scale=2.0)
+    plain = Searcher([model], SearchSettings())
+    chains = Chains(count=7, depth=4)
+    plain.chains(chains.first, chains.follow)
+    for asked, answers in zip(chains.asked, chains.answers, strict=True):
+        assert_same(answers, plain(asked))
+
+
+@pytest.mark.parametrize("settings", [SETTINGS[0], SETTINGS[2]])
+def test_rows_can_be_given_away_between_recorded_steps(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = small(words=30, scale=2.0)
+    searcher = in_places([model], **settings)
+    searcher.repeat.record = recorder(searcher)
+    chains = Chains(count=20, depth=7)
+    searcher.chains(chains.first, chains.follow)
+    plain = Searcher([model], SearchSettings(**settings))
+    for asked, answers in zip(chains.asked, chains.answers, strict=True):
+        assert_same(answers, plain(asked))
+    assert searcher.repeat.replayed > searcher.repeat.recorded > 0
+
+
 @pytest.mark.parametrize("count", [1, 9, 17])
 def test_idle_rows_are_not_reported(count: int) -> None:
     searcher = in_places([small(words=30)])
     with torch.inference_mode():
-        found = [place for place, _ in searcher._search(requests(count), list(range(count)))]
+        turns = [searcher.turn(i, request) for i, request in enumerate(requests(count))]
+        found = [chain for chain, _ in Stage(searcher, turns, None).run()]
     assert sorted(found) == list(range(count))
     [place] = searcher.places._kept.values()
     assert len(place.hypotheses.windows.over) == rounded(count) > count - (count == 1)
 
 
 def test_memory_goes_with_the_searcher() -> None:
-    searcher = in_places([small(words=30)])
-    searcher([Request(source(2, words=30), longest=2)])
+    searcher = in_places([small(words=30)], stride=1)
+    searcher([Request(source(2, words=30), longest=2)])  # too short for recordings, which here hold the work itself
     [place] = map(weakref.ref, searcher.places._kept.values())
     del searcher
     assert place() is None

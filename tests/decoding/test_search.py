@@ -13,7 +13,8 @@ import torch
 
 from focat.config.schema import SearchSettings
 from focat.corpus.vocabulary import END, SEPARATOR, SPECIALS
-from focat.decoding.search import Hypothesis, Request, Searcher
+from focat.decoding.requests import Hypothesis, Request
+from focat.decoding.search import Searcher
 from focat.errors import FocatError
 from focat.model.greedy import greedy
 from focat.windows.batch import Side

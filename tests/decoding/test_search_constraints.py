@@ -9,7 +9,8 @@ from focat.config.schema import SearchSettings
 from focat.corpus.vocabulary import END, PAD, SEPARATOR, SPECIALS, START
 from focat.decoding.choice import highest_words
 from focat.decoding.constraints import allowed_next, fewest_tokens
-from focat.decoding.search import Request, Searcher
+from focat.decoding.requests import Request
+from focat.decoding.search import Searcher
 from tests.decoding.slow_search import small
 from tests.decoding.test_search import source
 

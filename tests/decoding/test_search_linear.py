@@ -9,7 +9,8 @@ from torch.nn import functional as F
 from focat.config.schema import SearchSettings
 from focat.corpus.vocabulary import SEPARATOR
 from focat.decoding.linear import Int8Linear, PackedLinear, can_pack
-from focat.decoding.search import Request, Searcher
+from focat.decoding.requests import Request
+from focat.decoding.search import Searcher
 from tests.decoding.slow_search import scored, small
 from tests.decoding.test_search import source, tokens_of
 

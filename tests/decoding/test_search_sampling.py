@@ -10,7 +10,8 @@ import torch
 
 from focat.config.schema import SearchSettings
 from focat.corpus.vocabulary import END, SEPARATOR
-from focat.decoding.search import Request, Searcher
+from focat.decoding.requests import Request
+from focat.decoding.search import Searcher
 from tests.decoding.slow_search import log_probabilities, scored, small
 from tests.decoding.test_search import source, tokens_of
 

@@ -41,6 +41,7 @@ def test_a_window_is_over_when_nothing_better_can_come(going_on: float, over: bo
     """An end of probability 0.5 scores log 0.5; with a limit of 2 and a penalty of 1, 0.25 may still come to that."""
     windows = Windows(
         number=torch.tensor([0]),
+        step=torch.tensor([[0]]),
         limit=torch.tensor([[2]]),
         sentences=torch.tensor([[0]]),
         closed=torch.zeros(1, 2, dtype=torch.long),

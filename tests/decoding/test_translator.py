@@ -19,7 +19,7 @@ from focat.corpus.generated import generate
 from focat.corpus.tokenizer import Tokenizer
 from focat.corpus.vocabulary import END, SEPARATOR
 from focat.decoding.pieces import pieces_of
-from focat.decoding.search import Hypothesis, Request
+from focat.decoding.requests import Hypothesis, Request
 from focat.decoding.translator import (
     CONTEXT_RULES,
     Answers,

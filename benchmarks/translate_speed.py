@@ -163,7 +163,7 @@ def _focat(context: str, options: argparse.Namespace, int8: bool) -> Callable[[l
     from focat.config.schema import ModelSettings, SearchSettings, WindowSettings
     from focat.corpus.store import Store
     from focat.corpus.vocabulary import END, SEPARATOR
-    from focat.decoding.requests import Request
+    from focat.decoding.requests import Hypothesis, Request
     from focat.decoding.search import Searcher
     from focat.model import Transformer
 
@@ -186,16 +186,22 @@ def _focat(context: str, options: argparse.Namespace, int8: bool) -> Callable[[l
 
     def reuse(documents: list[list[Sentence]]) -> int:
         contexts = [document[0].context for document in documents]
-        for here in zip(*documents, strict=True):
-            requests = [
-                Request(s.source, prefix=context, sentences=sentences, longest=s.current)
-                for s, context in zip(here, contexts, strict=True)
-            ]
-            found = searcher(requests)
-            assert [len(best.tokens) for [best] in found] == [s.current for s in here]
-            for i, [best] in enumerate(found):
-                oldest = contexts[i].index(SEPARATOR) + 1
-                contexts[i] = [*contexts[i][oldest:], *best.tokens[:-1], SEPARATOR]
+        done = [0] * len(documents)
+
+        def request(i: int) -> Request:
+            sentence = documents[i][done[i]]
+            return Request(sentence.source, prefix=contexts[i], sentences=sentences, longest=sentence.current)
+
+        def follow(i: int, found: list[Hypothesis]) -> Request | None:
+            [best] = found
+            assert len(best.tokens) == documents[i][done[i]].current
+            oldest = contexts[i].index(SEPARATOR) + 1
+            contexts[i] = [*contexts[i][oldest:], *best.tokens[:-1], SEPARATOR]
+            done[i] += 1
+            return request(i) if done[i] < len(documents[i]) else None
+
+        searcher.chains([request(i) for i in range(len(documents))], follow)
+        assert done == [len(document) for document in documents]
         return sum(s.current for document in documents for s in document)
 
     return regenerate if context == "regenerate" else reuse

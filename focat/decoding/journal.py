@@ -20,7 +20,7 @@ from focat.decoding.translator import Answers, Candidate
 from focat.errors import FocatError
 from focat.files import digest_of, disk_errors, locked, sync
 
-_MAGIC = b"focat journal 1\n"
+_MAGIC = b"focat journal 2\n"
 _HEAD = struct.Struct("<II")  # length and checksum of a record
 _SYNC_SECONDS = 5.0  # what a power failure may cost; when a process is killed, nothing that was answered is lost
 
@@ -83,10 +83,10 @@ class Journal:
             self.answered = True
             if record["asked"] != asked:
                 raise FocatError(f"{self.path}: belongs to a job with other input; give --overwrite to drop it")
-            return [[Candidate(*candidate) for candidate in candidates] for candidates in record["answers"]]
+            return [[[Candidate(*each) for each in best] for best in chain] for chain in record["answers"]]
         self.remembers = False
         answers = compute()
-        kept = [[(c.tokens, c.log_probability, c.finished) for c in candidates] for candidates in answers]
+        kept = [[[(c.tokens, c.log_probability, c.finished) for c in best] for best in chain] for chain in answers]
         self._write({"asked": asked, "answers": kept})
         self.answered = True
         return answers

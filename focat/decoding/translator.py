@@ -28,7 +28,9 @@ ContextRule = Literal["regenerate", "reuse", "none"]
 CONTEXT_RULES: tuple[ContextRule, ...] = get_args(ContextRule)
 
 AHEAD = 1 << 16  # sentences read that have not come out yet: enough for many documents side by side
-_POOL = 4  # batches whose windows are sorted by length together, where windows do not wait for each other
+_POOL = 4  # batches whose windows are sorted by length together, where windows do not wait for each other,
+# and on a GPU also where they do: it goes on at once with the sentences that have waited, up to so many in a row
+_IN_A_ROW = 8
 _SHORTEST_PIECE = 4  # tokens
 
 
@@ -41,7 +43,7 @@ class Candidate:
     finished: bool
 
 
-Answers = list[list[Candidate]]  # for each request, the best first
+Answers = list[list[list[Candidate]]]  # for each request, and those that followed from it: the best first
 Recall = Callable[[Sequence[Request], Callable[[], Answers]], Answers]
 
 
@@ -124,6 +126,14 @@ class _Task:
 
 
 @dataclass
+class _Chain:
+    """A task, and then the next of the same document, as often as it is gone on with."""
+
+    task: _Task
+    answers: list[list[Candidate]] = field(default_factory=list)
+
+
+@dataclass
 class _Round:
     """Requests that are searched together."""
 
@@ -173,7 +183,9 @@ class Translator:
         self._searcher = Searcher([_told_of(model, windows) for model in models], search)
         self.batch_tokens = self._searcher.batch_tokens
         """Source tokens of a batch, padding included."""
-        self._room = self.batch_tokens * (1 if self.reuses else _POOL)
+        go_on = self.reuses and self._searcher.static
+        self._in_a_row = _IN_A_ROW if go_on else 1
+        self._room = self.batch_tokens * (_POOL if go_on or not self.reuses else 1)
 
     def translate(self, documents: Iterable[Sequence[str]]) -> Iterator[list[Translation]]:
         """Each document's translations, in order, as soon as they are there."""
@@ -239,18 +251,26 @@ class Translator:
 
     def _choose(self, document: _Document, chosen: _Round) -> None:
         """Add what can be translated of a document now."""
-        after = self.windows.after
         while not (document.busy or chosen.full):
-            while len(document.units) <= after and document.waiting:
-                self._encode(document.waiting.popleft(), document)
-            if not document.units or (len(document.units) <= after and not document.closed):
+            task = self._next(document)
+            if task is None:
                 return
-            unit = document.units.popleft()
-            chosen.add(self._task(document, unit))
-            if self.reuses:
-                document.busy = True
-            else:
-                document.past.append(_Known(unit.tokens, []))
+            chosen.add(task)
+
+    def _next(self, document: _Document) -> _Task | None:
+        """The next sentence of a document, once all of its window has been read."""
+        after = self.windows.after
+        while len(document.units) <= after and document.waiting:
+            self._encode(document.waiting.popleft(), document)
+        if not document.units or (len(document.units) <= after and not document.closed):
+            return None
+        unit = document.units.popleft()
+        task = self._task(document, unit)
+        if self.reuses:
+            document.busy = True
+        else:
+            document.past.append(_Known(unit.tokens, []))
+        return task
 
     def _encode(self, slot: _Slot, document: _Document) -> None:
         most = self.windows.max_tokens - 1
@@ -299,23 +319,37 @@ class Translator:
         """Search, and put everything where it belongs."""
         if not tasks:
             return
+        chains = [_Chain(task) for task in tasks]
         requests = [task.request for task in tasks]
-        answers = recall(requests, lambda: self._search(tasks, requests))
-        for task, candidates in zip(tasks, answers, strict=True):
-            slot = task.unit.slot
-            slot.answers[task.unit.piece] = candidates
-            slot.missing -= 1
-            if self.reuses:
-                task.document.busy = False
-                if candidates[0].tokens:
-                    task.document.past.append(_Known(task.unit.tokens, candidates[0].tokens))
 
-    def _search(self, tasks: Sequence[_Task], requests: list[Request]) -> Answers:
-        found = self._searcher(requests)
-        return [
-            [current_sentence(hypothesis, task.place, self.constrained) for hypothesis in hypotheses]
-            for task, hypotheses in zip(tasks, found, strict=True)
-        ]
+        def follow(i: int, hypotheses: list[Hypothesis]) -> Request | None:
+            place = chains[i].task.place
+            return self._go_on(chains[i], [current_sentence(each, place, self.constrained) for each in hypotheses])
+
+        def search() -> Answers:
+            self._searcher.chains(requests, follow)
+            return [chain.answers for chain in chains]
+
+        for chain, answers in zip(chains, recall(requests, search), strict=True):
+            for candidates in answers[len(chain.answers) :]:  # those that were recalled instead
+                self._go_on(chain, candidates)
+
+    def _go_on(self, chain: _Chain, candidates: list[Candidate]) -> Request | None:
+        """Put an answer where it belongs. Returns what can be asked now, if it is to be asked at once."""
+        chain.answers.append(candidates)
+        document, unit = chain.task.document, chain.task.unit
+        unit.slot.answers[unit.piece] = candidates
+        unit.slot.missing -= 1
+        if not self.reuses:
+            return None
+        document.busy = False
+        if candidates[0].tokens:
+            document.past.append(_Known(unit.tokens, candidates[0].tokens))
+        task = self._next(document) if len(chain.answers) < self._in_a_row else None
+        if task is None:
+            return None
+        chain.task = task
+        return task.request
 
     def _translation(self, slot: _Slot) -> Translation:
         if not slot.text:

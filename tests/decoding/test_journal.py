@@ -17,7 +17,8 @@ REQUESTS = [Request([10, 11, 2]), Request([12, 2], [13, 3], 2, 9)]
 
 
 def answers(number: int) -> Answers:
-    return [[Candidate([number, 7], -0.1 * number, True)], [Candidate([8], -1e-17, False), Candidate([], 0.0, True)]]
+    first, second = Candidate([number, 7], -0.1 * number, True), Candidate([8], -1e-17, False)
+    return [[[first], [second, first]], [[second, Candidate([], 0.0, True)]]]
 
 
 def fill(path: Path, count: int = 3) -> None:

@@ -6,7 +6,7 @@ import gc
 import itertools
 import tracemalloc
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from focat.corpus.tokenizer import Tokenizer
 from focat.corpus.vocabulary import END, SEPARATOR
 from focat.decoding.pieces import pieces_of
 from focat.decoding.requests import Hypothesis, Request
+from focat.decoding.translation import Translation
 from focat.decoding.translator import (
     CONTEXT_RULES,
     Answers,
@@ -44,7 +45,7 @@ class Requests:
         self._made_up = made_up
 
     def __call__(self, requests: Sequence[Request], compute: Callable[[], Answers]) -> Answers:
-        made_up = [[Candidate([50 + len(request.source) % 300], -1.0, True)] for request in requests]
+        made_up = [[[Candidate([50 + len(request.source) % 300], -1.0, True)]] for request in requests]
         self.rounds.append(list(requests))
         self.answers.append(made_up if self._made_up else compute())
         return self.answers[-1]
@@ -143,7 +144,7 @@ class TestWindows:
         by_number = {
             request.number: candidates[0].tokens
             for requests, answers in zip(seen.rounds, seen.answers, strict=True)
-            for request, candidates in zip(requests, answers, strict=True)
+            for request, (candidates,) in zip(requests, answers, strict=True)
         }
         tokens = [by_number[request.number] for request in seen.all]
         expected = [[], [0], [0, 1], [1, 2], []]
@@ -247,7 +248,7 @@ class TestWindows:
 
         def long_answers(requests: Sequence[Request], _: Callable[[], Answers]) -> Answers:
             asked.extend(requests)
-            return [[Candidate([60] * 45, -1.0, True)] for _ in requests]
+            return [[[Candidate([60] * 45, -1.0, True)]] for _ in requests]
 
         asked: list[Request] = []
         found = list(model.translator(context="reuse").sentences(["A.", "B.", "C."], long_answers))
@@ -284,6 +285,26 @@ class TestSameAnswers:
         list(model.translator(context="reuse").sentences(lines, seen))
         assert len(seen.rounds[0]) == len(DOCUMENTS)
         assert len(seen.rounds) == max(map(len, DOCUMENTS))
+
+    def test_a_gpu_goes_on_at_once_with_sentences_that_have_waited(self, model: Model) -> None:
+        """Also when the first rounds were answered at an earlier time."""
+        lines = [line for document in DOCUMENTS for line in (*document, None)]
+        expected = list(model.translator(context="reuse", beam=2).sentences(lines))
+        translator = model.translator(context="reuse", beam=2)
+        translator._searcher.static, translator._in_a_row = True, 2
+
+        def same(found: Iterable[Translation]) -> bool:
+            return [(t.text, pytest.approx(t.score, abs=1e-4)) for t in found] == [(t.text, t.score) for t in expected]
+
+        seen = Requests()
+        assert same(translator.sentences(lines, seen))
+        assert len(seen.rounds) == -(-max(map(len, DOCUMENTS)) // 2)
+        assert max(len(chain) for chain in seen.answers[0]) == 2
+        for known in range(1, len(seen.rounds) + 1):
+            earlier = iter(seen.answers[:known])
+            assert same(
+                translator.sentences(lines, lambda _, compute, earlier=earlier: next(earlier, None) or compute())
+            )
 
     def test_regenerate_is_reuse_with_what_it_decoded(self, model: Model) -> None:
         """Force the context that the whole window was decoded with: the current sentence comes out the same."""
@@ -334,7 +355,7 @@ class TestPaperRule:
     def test_an_empty_translation_is_no_context(self, model: Model) -> None:
         def empty(requests: Sequence[Request], _: Callable[[], Answers]) -> Answers:
             prefixes.extend(request.prefix for request in requests)
-            return [[Candidate([], -1.0, True)] for _ in requests]
+            return [[[Candidate([], -1.0, True)]] for _ in requests]
 
         prefixes: list[Sequence[int]] = []
         found = list(model.translator(context="reuse", constrained=False).sentences(["A.", "B."], empty))
@@ -400,7 +421,9 @@ class TestMemory:
                 yield f"Sentence {read} of a document that never ends."
 
         translator = model.translator(context=context, ahead=100)
-        arriving = translator.sentences(endless(), lambda requests, _: [[Candidate([60], -1.0, True)]] * len(requests))
+        arriving = translator.sentences(
+            endless(), lambda requests, _: [[[Candidate([60], -1.0, True)]]] * len(requests)
+        )
 
         def least(count: int) -> int:
             """The least memory held at any moment of so many sentences, whatever the batch is at."""

@@ -70,7 +70,7 @@ class Size:
     def of(cls, windows: int, source: int, prefix: int, longest: int, beam: int) -> Size:
         """For a batch: somewhat more than it needs, so that others like it fit in."""
         longest = rounded(longest, _GRAIN)
-        columns = rounded(rounded_prefix(prefix) + beam * longest, _GRAIN)
+        columns = rounded(prefix + beam * longest, _GRAIN)
         return cls(rounded(windows), rounded(source, _GRAIN), columns, longest)
 
     @property
@@ -100,6 +100,12 @@ class Place(State):
         self.hypotheses.become(other.hypotheses)
         for mine, theirs in zip(self.caches, other.caches, strict=True):
             mine.become(theirs)
+
+    def clear(self) -> None:
+        """Nothing is in it any more."""
+        self.hypotheses.rest_from(0)
+        for cache in self.caches:
+            cache.clear()
 
     def admit(self, rows: Tensor, others: Place) -> None:
         """Give these rows, (how many,), to as many windows of another place, the first ones."""
@@ -150,8 +156,3 @@ def rounded(number: int, grain: int = 1) -> int:
     """Up to a multiple of the grain, and of an eighth of the next power of two: few numbers, and little to spare."""
     grain = max(grain, 1 << (number - 1).bit_length() >> 3)
     return -(-number // grain) * grain
-
-
-def rounded_prefix(length: int, grain: int = _GRAIN) -> int:
-    """Of the start symbol and what is forced behind it; alone it stays alone."""
-    return length if length == 1 else rounded(length, grain)

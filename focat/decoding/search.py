@@ -60,6 +60,8 @@ class Searcher:
         self.batch_tokens = tokens // settings.hypotheses
         """Source tokens of a batch, padding included."""
         self.places = Places(_PLACES_AREA * tokens)
+        self.anterooms = Places(_PLACES_AREA * tokens)
+        """Where sources and prefixes are read for those who then come into a place."""
         self.repeat = Repeater(self.device)
 
     def _usual_batch(self) -> int:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from focat.decoding.places import Place, Size, rounded, rounded_prefix
+from focat.decoding.places import Place, Size, rounded
 from focat.decoding.requests import Hypothesis, Request, Turn
 from focat.errors import FocatError
 
@@ -31,7 +31,8 @@ _SHRINK_TO = 1 / 4  # of the windows, moved to a smaller place once no more are 
 _SHRINK_ROWS = 256  # unless a step has so few rows that it takes no less time with fewer,
 _SHRINK_STEPS = 16  # or so few steps are left that a recording may take longer
 _REFILL = 1 / 4  # of the rows in use that are over: then they are given away
-_GRAIN = 32  # of the lengths of what is read when rows are given away
+_READ = 128  # windows whose source and prefix are read together
+_GRAIN = 32  # of the lengths of what is read
 
 
 @dataclass
@@ -106,10 +107,9 @@ class Stage:
 
     def _batch(self, turns: list[Turn]) -> Iterator[tuple[int, list[Hypothesis]]]:
         """These turns, and those that take their rows, until nothing is left in the place."""
-        turns.sort(key=lambda turn: len(turn.request.source) + len(turn.request.prefix), reverse=True)
-        place = self._begun(turns)
+        place = self._place_for(turns)
         rows = Rows.of(place.size.windows)
-        self._note(rows, np.arange(len(turns)), turns, place.caches[0].length)
+        self._admit(place, rows, np.arange(len(turns)), turns)
         while True:
             self._advance(place, rows)
             windows = place.hypotheses.windows
@@ -172,28 +172,24 @@ class Stage:
 
     # -------------------------------------------------------------------------------------------- who is where
 
-    def _begun(self, turns: list[Turn]) -> Place:
-        """A place of about the size of a batch, and the batch in it."""
+    def _place_for(self, turns: list[Turn]) -> Place:
+        """A place of about the size of a batch, with nothing in it."""
         requests = [turn.request for turn in turns]
-        prefix = rounded_prefix(1 + max(len(request.prefix) for request in requests))
+        prefix = 1 + max(len(request.prefix) for request in requests)
         source = max(len(request.source) for request in requests)
         longest = max(turn.limit for turn in turns) + self.stride  # a stride may go beyond what is needed
-        size = Size.of(len(turns), source, prefix, longest, self.beam)
-        place = self.searcher.places.near(size, self.searcher.place)
-        self.searcher.begin_in(place, turns, prefix)
+        place = self.searcher.places.near(Size.of(len(turns), source, prefix, longest, self.beam), self.searcher.place)
+        place.clear()
         return place
 
     def _refill(self, place: Place, rows: Rows, live: NDArray[np.bool_]) -> None:
-        """Give free rows to those who wait: as many at a time as always, for which there is a recording."""
+        """Give free rows to those who wait."""
         rows.due[~live] = 0
         if min(rows.first[live]) >= _COLUMNS:
             self._slide(place, rows)
         free = (~live).nonzero()[0]
-        usual = max(int(_REFILL * len(live)), 1)
-        most = len(free) // usual * usual or len(free)
-        turns = self.waiting.take_fitting(most, lambda turn: self._fits(turn, place.size))
-        for start in range(0, len(turns), usual):
-            self._admit(place, rows, free[start : start + usual], turns[start : start + usual])
+        turns = self.waiting.take_fitting(len(free), lambda turn: self._fits(turn, place.size))
+        self._admit(place, rows, free, turns)
 
     def _fits(self, turn: Turn, size: Size) -> bool:
         request = turn.request
@@ -201,18 +197,26 @@ class Stage:
         return len(request.source) <= size.source and columns <= size.columns and turn.limit <= size.longest
 
     def _admit(self, place: Place, rows: Rows, free: NDArray[np.int64], turns: list[Turn]) -> None:
-        """Read what these ask for in a place of its own, and put it into free rows."""
-        requests = [turn.request for turn in turns]
-        prefix = min(rounded_prefix(1 + max(len(request.prefix) for request in requests), _GRAIN), place.size.columns)
-        source = min(rounded(max(len(request.source) for request in requests), _GRAIN), place.size.source)
-        windows = 1 << (len(turns) - 1).bit_length()
-        read = self.searcher.places.at(Size(windows, source, prefix, place.size.longest), self.searcher.place)
+        """Read what these ask for, those of about the same length together, and put it into free rows."""
+        turns.sort(key=lambda turn: len(turn.request.source) + len(turn.request.prefix), reverse=True)
+        for start in range(0, len(turns), _READ):
+            few = turns[start : start + _READ]
+            read = self._read(few, place.size)
+            length = read.caches[0].length
+            if place.caches[0].length < length:
+                self._slide(place, rows, length)
+            at = free[start : start + len(few)]
+            place.admit(torch.from_numpy(at).to(self.searcher.device), read)
+            self._note(rows, at, few, place.caches[0].length)
+
+    def _read(self, turns: list[Turn], size: Size) -> Place:
+        """Source and prefix, read in a place of their own: one of few sizes, for which there are recordings."""
+        prefix = min(_grained(1 + max(len(turn.request.prefix) for turn in turns)), size.columns)
+        source = min(_grained(max(len(turn.request.source) for turn in turns)), size.source)
+        windows = min(1 << (len(turns) - 1).bit_length(), _READ)
+        read = self.searcher.anterooms.at(Size(windows, source, prefix, size.longest), self.searcher.place)
         self.searcher.begin_in(read, turns, prefix)
-        if place.caches[0].length < prefix:
-            self._slide(place, rows, prefix)
-        at = free[: len(turns)]
-        place.admit(torch.from_numpy(at).to(self.searcher.device), read)
-        self._note(rows, at, turns, place.caches[0].length)
+        return read
 
     def _can_shrink(self, place: Place, left: int, due: NDArray[np.int64]) -> bool:
         """Whether to go on in a smaller place pays: elsewhere, idle rows cost less than to record steps anew."""
@@ -230,6 +234,11 @@ class Stage:
         moved = Rows.of(size.windows)
         moved.due[: len(kept)], moved.first[: len(kept)] = rows.due[kept], rows.first[kept]
         return smaller, moved
+
+
+def _grained(length: int) -> int:
+    """Somewhat more; a start symbol alone stays alone."""
+    return length if length == 1 else rounded(length, _GRAIN)
 
 
 def kept_in_place(going: NDArray[np.bool_]) -> NDArray[np.int64]:

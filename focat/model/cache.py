@@ -204,6 +204,14 @@ class DecoderCache:
             else:
                 mine[rows, : theirs.shape[1]] = theirs[:count]
 
+    def clear(self) -> None:
+        """Nothing has been read."""
+        self.past.zero_()  # looked at before it is written, and no mask would stop a NaN
+        self.remembered.zero_()
+        self.branch.zero_()
+        self.used.zero_()
+        self.length = 0
+
     def slide(self, columns: int, length: int) -> None:
         """Keep the newest columns alone, and have them end at this length; no hypothesis may consist of older ones."""
         old, new = slice(self.length - columns, self.length), slice(length - columns, length)

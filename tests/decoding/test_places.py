@@ -65,7 +65,7 @@ def recorder(searcher: Searcher) -> Callable[[Callable[[], None]], Callable[[], 
     """Records as a GPU does it: the very operations, on the very tensors; they do not run yet."""
 
     def recorded(work: Callable[[], None]) -> Callable[[], None]:
-        before = [(tensor, tensor.clone()) for tensor in tensors_in(searcher.places)]
+        before = [(tensor, tensor.clone()) for tensor in tensors_in([searcher.places, searcher.anterooms])]
         graph = make_fx(work)()
         for tensor, was in before:
             tensor.copy_(was)
@@ -111,7 +111,7 @@ def test_what_a_place_held_before_does_not_matter(settings: dict[str, Any]) -> N
     searcher = in_places(models, **settings)
     for _ in range(3):
         assert_same(searcher(asked), wanted)
-        spoilt = list(tensors_in(searcher.places))
+        spoilt = list(tensors_in([searcher.places, searcher.anterooms]))
         assert len(spoilt) >= 30
         with torch.inference_mode():
             for tensor in spoilt:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from focat.corpus.vocabulary import SEPARATOR
 
@@ -26,21 +25,20 @@ class Request:
     number: int | None = None
     """Seeds its sampling together with the seed of the settings; its place among the requests if not given."""
 
-    @cached_property
+    @property
     def closed(self) -> int:
         """Sentences that the prefix closes."""
         return list(self.prefix).count(SEPARATOR)
 
-    @cached_property
+    @property
     def opens(self) -> bool:
         """Whether the first token is that of a sentence."""
         return not self.prefix or self.prefix[-1] == SEPARATOR
 
-    @cached_property
-    def left(self) -> int:
-        """Source tokens whose translation is not forced."""
+    def left(self, closed: int) -> int:
+        """Source tokens whose translation is not forced, if so many sentences are closed."""
         tokens, start = list(self.source), 0
-        for _ in range(min(self.closed, tokens.count(SEPARATOR))):
+        for _ in range(min(closed, tokens.count(SEPARATOR)) if closed else 0):
             start = tokens.index(SEPARATOR, start) + 1
         return len(tokens) - start
 
@@ -70,6 +68,10 @@ class Turn:
     request: Request
     limit: int
     """The most tokens of its translation."""
+    closed: int
+    """Sentences that its prefix closes."""
+    left: int
+    """Source tokens whose translation is not forced."""
 
     @property
     def seed(self) -> int:

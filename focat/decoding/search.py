@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from itertools import accumulate, chain
 
 import numpy as np
@@ -28,13 +29,14 @@ from focat.decoding.repeat import Repeater
 from focat.decoding.requests import Hypothesis, Request, Turn
 from focat.decoding.stage import Follow, Stage, kept_in_place
 from focat.errors import FocatError
+from focat.memory import memory_errors
 from focat.model import DecoderCache, Memory, Transformer
 from focat.windows.batch import Side
 from focat.windows.scramble import scramble
 from focat.windows.segments import segments_of
 
 _STRIDE = 2  # steps between two looks at which windows are over
-_BATCH_TOKENS, _BATCH_TOKENS_GPU, _MOST_BATCH_TOKENS = 16_384, 65_536, 524_288
+_BATCH_TOKENS, _BATCH_TOKENS_GPU, _MOST_BATCH_TOKENS = 16_384, 65_536, 262_144
 _BATCH_SHARE = 1 / 8  # of a GPU's memory
 _BEGIN_TOKENS = 512  # of source and prefix that are read together on a CPU
 
@@ -76,8 +78,9 @@ class Searcher:
         """The n best translations of each request, in the order of the requests."""
         found: list[list[Hypothesis]] = [[] for _ in requests]
         turns = [self.turn(i, request) for i, request in enumerate(requests)]
-        for i, hypotheses in Stage(self, turns, None).run() if self.static else self._searched(turns):
-            found[i] = hypotheses
+        with self._memory_errors():
+            for i, hypotheses in Stage(self, turns, None).run() if self.static else self._searched(turns):
+                found[i] = hypotheses
         return found
 
     @torch.inference_mode()
@@ -88,20 +91,30 @@ class Searcher:
         followed from it; it returns the next request, or None.
         """
         turns = [self.turn(i, request) for i, request in enumerate(requests)]
-        if self.static:
-            for _ in Stage(self, turns, follow).run():
-                pass
-            return
-        while turns:
-            found = sorted(self._searched(turns), key=lambda each: each[0])
-            after = [(i, follow(i, hypotheses)) for i, hypotheses in found]
-            turns = [self.turn(i, request) for i, request in after if request is not None]
+        with self._memory_errors():
+            if self.static:
+                for _ in Stage(self, turns, follow).run():
+                    pass
+                return
+            while turns:
+                found = sorted(self._searched(turns), key=lambda each: each[0])
+                after = [(i, follow(i, hypotheses)) for i, hypotheses in found]
+                turns = [self.turn(i, request) for i, request in after if request is not None]
+
+    def _memory_errors(self) -> AbstractContextManager[None]:
+        tokens = self.batch_tokens * self.settings.hypotheses
+        return memory_errors(
+            f"decoding.batch_tokens = {tokens}: does not fit into memory, or not beside what else is in it; "
+            f"take fewer, say {tokens // 4}"
+        )
 
     def turn(self, chain: int, request: Request) -> Turn:
-        """With the most tokens that its translation may have."""
-        fewest = fewest_tokens(request.sentences, request.closed, request.opens)
+        """What has to be known of a request to search for it."""
+        closed = request.closed
+        fewest = fewest_tokens(request.sentences, closed, request.opens)
         relative = int(self.settings.max_ratio * len(request.source)) + self.settings.max_extra
-        return Turn(chain, request, max(relative if request.longest is None else request.longest, fewest))
+        limit = max(relative if request.longest is None else request.longest, fewest)
+        return Turn(chain, request, limit, closed, request.left(closed))
 
     # -------------------------------------------------------------------------------------------- batches
 
@@ -112,7 +125,7 @@ class Searcher:
 
     def _batches(self, turns: Sequence[Turn]) -> Iterator[list[Turn]]:
         """Requests with about as much left to translate, as many as the budget allows; the longest windows first."""
-        order = sorted(turns, key=lambda turn: turn.request.left, reverse=True)
+        order = sorted(turns, key=lambda turn: turn.left, reverse=True)
         sources = [len(turn.request.source) for turn in order]
         longest = list(accumulate(reversed(sources), max))[::-1]  # from each on
         start = 0
@@ -156,7 +169,7 @@ class Searcher:
             step=torch.zeros(count, 1, dtype=torch.long, device=self.device),
             limit=self._column([turn.limit for turn in turns]),
             sentences=self._column([request.sentences or 0 for request in requests]),
-            closed=self._column([request.closed for request in requests]).repeat(1, beam),
+            closed=self._column([turn.closed for turn in turns]).repeat(1, beam),
             empty=self._column([request.opens for request in requests]).repeat(1, beam),
             lengths=torch.zeros(count, beam, dtype=torch.long, device=self.device),
             over=torch.zeros(count, dtype=torch.bool, device=self.device),
@@ -231,7 +244,7 @@ class Searcher:
         beam = self.settings.hypotheses
         current = torch.zeros(size.windows, dtype=torch.long, device=self.device)
         source, prefixes = (current.new_zeros(size.windows, length) for length in (size.source, size.columns))
-        windows = self._windows([Turn(IDLE, Request([END]), 1)] * size.windows, size.longest)
+        windows = self._windows([self.turn(IDLE, Request([END]))] * size.windows, size.longest)
         caches = []
         for model in self.models:
             side = Side(source.clone(), source.clone(), current.clone())

@@ -47,7 +47,7 @@ class Waiting:
 
     def add(self, turn: Turn) -> None:
         """One more."""
-        heapq.heappush(self._heap, (-turn.request.left, self._count, turn))
+        heapq.heappush(self._heap, (-turn.left, self._count, turn))
         self._count += 1
 
     def take(self, tokens: int) -> list[Turn]:

@@ -10,7 +10,6 @@ batches by the epoch. So a run that was killed and went on ends where it would h
 from __future__ import annotations
 
 import math
-import re
 import signal
 import time
 from collections.abc import Iterator
@@ -27,6 +26,7 @@ from focat.config import Settings
 from focat.corpus.store import Store
 from focat.errors import FocatError
 from focat.files import disk_errors, locked
+from focat.memory import memory_errors
 from focat.progress import QUIET, Progress, shortened
 from focat.training.checkpoints import (
     TrainingState,
@@ -49,7 +49,6 @@ from focat.training.validation import bleu, bleu_sentences, dev_losses, translat
 from focat.windows.loader import Ahead, Loader, Update, pinned
 from focat.windows.scramble import scramble
 
-_NO_MEMORY = re.compile("out of memory|not enough memory|allocate memory|ALLOC_FAILED")  # in errors without a type
 _MOST_SKIPPED = 20  # updates in a row whose gradient is not finite: it will not get better by itself
 
 
@@ -381,15 +380,9 @@ def _closing(thing: Any) -> Iterator[None]:
             thing.close()
 
 
-@contextmanager
-def _memory_errors(settings: Settings) -> Iterator[None]:
-    try:
-        yield
-    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-        if not isinstance(error, torch.OutOfMemoryError | MemoryError) and not _NO_MEMORY.search(str(error)):
-            raise
-        tokens, batches = settings.training.batch_tokens, settings.training.batches_per_update
-        raise FocatError(
-            f"training.batch_tokens = {tokens}: does not fit into memory; training.batch_tokens={tokens // 2} with "
-            f"training.batches_per_update={batches * 2} makes the same updates in half of it"
-        ) from None
+def _memory_errors(settings: Settings) -> AbstractContextManager[None]:
+    tokens, batches = settings.training.batch_tokens, settings.training.batches_per_update
+    return memory_errors(
+        f"training.batch_tokens = {tokens}: does not fit into memory; training.batch_tokens={tokens // 2} with "
+        f"training.batches_per_update={batches * 2} makes the same updates in half of it"
+    )

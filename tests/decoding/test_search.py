@@ -217,3 +217,9 @@ def test_a_model_that_has_lost_its_mind(static: bool) -> None:
     searcher.static = static
     with pytest.raises(FocatError, match="not numbers"):
         searcher([Request(source(2, 3, words=20), longest=6)])
+
+
+def test_out_of_memory_says_what_to_set() -> None:
+    searcher = Searcher([small(words=3)], SearchSettings(batch_tokens=4000))
+    with pytest.raises(FocatError, match=r"decoding\.batch_tokens = 4000: does not fit into memory.*say 1000"):
+        searcher([Request(source(2, words=3), longest=10**13)])

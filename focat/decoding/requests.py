@@ -28,7 +28,7 @@ class Request:
     @property
     def closed(self) -> int:
         """Sentences that the prefix closes."""
-        return list(self.prefix).count(SEPARATOR)
+        return self.prefix.count(SEPARATOR)
 
     @property
     def opens(self) -> bool:
@@ -37,10 +37,10 @@ class Request:
 
     def left(self, closed: int) -> int:
         """Source tokens whose translation is not forced, if so many sentences are closed."""
-        tokens, start = list(self.source), 0
-        for _ in range(min(closed, tokens.count(SEPARATOR)) if closed else 0):
-            start = tokens.index(SEPARATOR, start) + 1
-        return len(tokens) - start
+        start = 0
+        for _ in range(min(closed, self.source.count(SEPARATOR)) if closed else 0):
+            start = self.source.index(SEPARATOR, start) + 1
+        return len(self.source) - start
 
 
 @dataclass(frozen=True)

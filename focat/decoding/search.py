@@ -280,15 +280,16 @@ class Searcher:
         lengths = windows.lengths[which, :nbest]
         longest = int(lengths.max())
         ended = hypotheses.ended.map(lambda each: each[which, :nbest])
-        columns = (ended.tokens[..., :longest], ended.scores[..., :longest], lengths, ended.cut, ended.rank)
-        for chain_, *ranked in zip(*(each.tolist() for each in (windows.number[which], *columns)), strict=True):
+        tokens, token_scores = (each[..., :longest].cpu().numpy() for each in (ended.tokens, ended.scores))
+        few = (each.tolist() for each in (windows.number[which], lengths, ended.cut, ended.rank))
+        for i, (number, *ranked) in enumerate(zip(*few, strict=True)):
             best = []
-            for tokens, scores, length, cut, score in zip(*ranked, strict=True):
+            for j, (length, cut, score) in enumerate(zip(*ranked, strict=True)):
                 if score == -math.inf:
                     break
-                scores = scores[:length]
-                best.append(Hypothesis(tokens[:length], scores, sum(scores), score, not cut))
-            yield chain_, best
+                scores = token_scores[i, j, :length].tolist()
+                best.append(Hypothesis(tokens[i, j, :length].tolist(), scores, sum(scores), score, not cut))
+            yield number, best
 
 
 def batch_for(memory: int, models: Sequence[Transformer], max_ratio: float) -> int:

@@ -103,10 +103,12 @@ class Hypotheses:
         self.rest_from(count)
 
     def admit(self, rows: Tensor, others: Hypotheses) -> None:
-        """Give these windows, (how many,), up for as many of the others, the first ones."""
+        """Give these windows, (how many,), up for as many of the others, the first ones, which may be shorter."""
         for mine, theirs in ((self.live, others.live), (self.ended, others.ended), (self.windows, others.windows)):
             for field in fields(mine):
-                getattr(mine, field.name).index_copy_(0, rows, getattr(theirs, field.name)[: len(rows)])
+                new = getattr(theirs, field.name)[: len(rows)]
+                into = getattr(mine, field.name)
+                (into if into.ndim < 3 else into[..., : new.shape[-1]]).index_copy_(0, rows, new)
 
     def rest_from(self, count: int) -> None:
         """The windows after the first so many are idle."""

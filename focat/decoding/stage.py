@@ -31,7 +31,8 @@ _SHRINK_TO = 1 / 4  # of the windows, moved to a smaller place once no more are 
 _SHRINK_ROWS = 256  # unless a step has so few rows that it takes no less time with fewer,
 _SHRINK_STEPS = 16  # or so few steps are left that a recording may take longer
 _REFILL = 1 / 4  # of the rows in use that are over: then they are given away
-_READ = 128  # windows whose source and prefix are read together
+_READ = 16_384  # tokens of sources and prefixes that are read together, in as many windows as a power of two,
+_READ_WINDOWS = 16, 128  # within these
 _GRAIN = 32  # of the lengths of what is read
 
 
@@ -164,7 +165,7 @@ class Stage:
     def _slide(self, place: Place, rows: Rows, length: int = 0) -> None:
         """Columns that no window in use needs any more are given up; the others end at this length, or before it."""
         columns = place.caches[0].length
-        kept = columns - int(min(rows.first[rows.due > self.steps], default=columns))
+        kept = columns - int(rows.first[rows.due > self.steps].min(initial=columns))
         length = max(kept, length)
         for cache in place.caches:
             cache.slide(kept, length)
@@ -185,7 +186,7 @@ class Stage:
     def _refill(self, place: Place, rows: Rows, live: NDArray[np.bool_]) -> None:
         """Give free rows to those who wait."""
         rows.due[~live] = 0
-        if min(rows.first[live]) >= _COLUMNS:
+        if rows.first[live].min() >= _COLUMNS:
             self._slide(place, rows)
         free = (~live).nonzero()[0]
         turns = self.waiting.take_fitting(len(free), lambda turn: self._fits(turn, place.size))
@@ -199,8 +200,12 @@ class Stage:
     def _admit(self, place: Place, rows: Rows, free: NDArray[np.int64], turns: list[Turn]) -> None:
         """Read what these ask for, those of about the same length together, and put it into free rows."""
         turns.sort(key=lambda turn: len(turn.request.source) + len(turn.request.prefix), reverse=True)
-        for start in range(0, len(turns), _READ):
-            few = turns[start : start + _READ]
+        start = 0
+        while start < len(turns):
+            first = turns[start].request
+            fewest, most = _READ_WINDOWS
+            together = min(max(_READ // (len(first.source) + len(first.prefix)), fewest), most)
+            few = turns[start : start + (1 << together.bit_length() - 1)]
             read = self._read(few, place.size)
             length = read.caches[0].length
             if place.caches[0].length < length:
@@ -208,13 +213,15 @@ class Stage:
             at = free[start : start + len(few)]
             place.admit(torch.from_numpy(at).to(self.searcher.device), read)
             self._note(rows, at, few, place.caches[0].length)
+            start += len(few)
 
     def _read(self, turns: list[Turn], size: Size) -> Place:
         """Source and prefix, read in a place of their own: one of few sizes, for which there are recordings."""
         prefix = min(_grained(1 + max(len(turn.request.prefix) for turn in turns)), size.columns)
         source = min(_grained(max(len(turn.request.source) for turn in turns)), size.source)
-        windows = min(1 << (len(turns) - 1).bit_length(), _READ)
-        read = self.searcher.anterooms.at(Size(windows, source, prefix, size.longest), self.searcher.place)
+        windows = max(1 << (len(turns) - 1).bit_length(), _READ_WINDOWS[0])
+        longest = size.longest if self.searcher.settings.sample else 1  # all the luck, or room for the first token
+        read = self.searcher.anterooms.at(Size(windows, source, prefix, longest), self.searcher.place)
         self.searcher.begin_in(read, turns, prefix)
         return read
 

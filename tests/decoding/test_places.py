@@ -80,6 +80,7 @@ def eager_to_shrink(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stage, "_SHRINK_STEPS", 1)
     monkeypatch.setattr(stage, "_COLUMNS", 16)
     monkeypatch.setattr(stage, "_GRAIN", 4)
+    monkeypatch.setattr(stage, "_READ_WINDOWS", (1, 4))
 
 
 @pytest.mark.usefixtures("eager_to_shrink")
@@ -195,7 +196,7 @@ def test_chains_without_places() -> None:
 
 
 def test_rows_can_be_given_away_between_recorded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("_READ", 2), ("_GRAIN", 64), ("_COLUMNS", 256)):
+    for name, value in (("_READ_WINDOWS", (2, 2)), ("_GRAIN", 64), ("_COLUMNS", 256)):
         monkeypatch.setattr(stage, name, value)  # few recordings, for each takes a second here
     settings = SETTINGS[0]
     model = small(words=30, scale=2.0)

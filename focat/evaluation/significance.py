@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ _CONFIDENCE = 0.95
 _Z = statistics.NormalDist().inv_cdf((1 + _CONFIDENCE) / 2)
 _FEW = 25  # discordant pairs below which McNemar's test is exact
 _ROWS = 512  # samples held at a time; a multiple of 32, because numpy draws truth values from 32 bits at a time
+_REMEMBERED = 1 << 26  # draws at most, each of a byte or two
 _NOISE = 1e-9  # differences below it come from the order of additions
 
 
@@ -106,10 +108,8 @@ def approximate_randomisation(
     exchanged = first - second  # (items, statistics)
     totals = first.sum(0), second.sum(0)
     observed = abs(float(formula(totals[0][None])[0] - formula(totals[1][None])[0]))
-    generator = np.random.default_rng(seed)
     reached = 0
-    for rows in _chunks(trials):
-        kept = generator.integers(2, size=(rows, len(first)), dtype=bool)
+    for kept in _again(_exchanges, len(first), trials, seed):
         moved = kept.astype(np.float64) @ exchanged  # (rows, statistics)
         reached += int((abs(formula(totals[1] + moved) - formula(totals[0] - moved)) >= observed - _NOISE).sum())
     return (reached + 1) / (trials + 1)
@@ -133,14 +133,8 @@ def resampled(items: Floats, formula: Formula, resamples: int = RESAMPLES, seed:
 
 
 def _sums_of_resamples(items: Floats, resamples: int, seed: int) -> Floats:
-    count = len(items)
-    generator = np.random.default_rng(seed)
-    sums = []
-    for rows in _chunks(resamples):
-        drawn = generator.choice(count, size=(rows, count), replace=True) + count * np.arange(rows)[:, None]
-        times = np.bincount(drawn.ravel(), minlength=rows * count).reshape(rows, count)
-        sums.append(times.astype(np.float64) @ items)
-    return np.concatenate(sums)  # (resamples, statistics)
+    drawn = _again(_redraws, len(items), resamples, seed)
+    return np.concatenate([times.astype(np.float64) @ items for times in drawn])  # (resamples, statistics)
 
 
 def percentile_interval(figures: Floats) -> Interval:
@@ -199,6 +193,38 @@ def p_text(p: float) -> str:
 def stars(p: float) -> str:
     """** for p < 0.01, * for p < 0.05."""
     return "**" if p < 0.01 else "*" if p < 0.05 else ""
+
+
+# ------------------------------------------------------------------------------------------------ draws
+
+Draws = Callable[[int, int, int], Iterator[NDArray[Any]]]
+"""(items, samples, seed) → (some samples, items), until there are as many samples as asked for."""
+
+
+def _exchanges(items: int, samples: int, seed: int) -> Iterator[NDArray[np.bool_]]:
+    """Whether each item stays with its system."""
+    generator = np.random.default_rng(seed)
+    for rows in _chunks(samples):
+        yield generator.integers(2, size=(rows, items), dtype=bool)
+
+
+def _redraws(items: int, samples: int, seed: int) -> Iterator[NDArray[np.uint16]]:
+    """How often each item is drawn, with replacement."""
+    generator = np.random.default_rng(seed)
+    for rows in _chunks(samples):
+        drawn = generator.choice(items, size=(rows, items), replace=True) + items * np.arange(rows)[:, None]
+        yield np.bincount(drawn.ravel(), minlength=rows * items).reshape(rows, items).astype(np.uint16)
+
+
+def _again(draws: Draws, items: int, samples: int, seed: int) -> Iterable[NDArray[Any]]:
+    """The same seed draws the same: for the next column of the same test set, it need not be done again."""
+    few = items * samples <= _REMEMBERED
+    return _remembered(draws, items, samples, seed) if few else draws(items, samples, seed)
+
+
+@lru_cache(maxsize=2)
+def _remembered(draws: Draws, items: int, samples: int, seed: int) -> Sequence[NDArray[Any]]:
+    return tuple(draws(items, samples, seed))
 
 
 def _chunks(samples: int) -> Iterator[int]:

@@ -124,7 +124,7 @@ def test_steps_can_be_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a GPU does it: the very operations, on the very tensors, without a look at what Python would do next time."""
     monkeypatch.setattr(stage, "_COLUMNS", 32)
     settings = SETTINGS[2]
-    model = small(words=30, scale=2.0)
+    model = small(words=30, scale=2.0, encoder_layers=1, decoder_layers=1)
     searcher = in_places([model], **settings)
 
     searcher.repeat.record = recorder(searcher)
@@ -199,7 +199,7 @@ def test_rows_can_be_given_away_between_recorded_steps(monkeypatch: pytest.Monke
     for name, value in (("_READ_WINDOWS", (2, 2)), ("_GRAIN", 64), ("_COLUMNS", 256)):
         monkeypatch.setattr(stage, name, value)  # few recordings, for each takes a second here
     settings = SETTINGS[0]
-    model = small(words=30, scale=2.0)
+    model = small(words=30, scale=2.0, encoder_layers=1, decoder_layers=1)
     searcher = in_places([model], **settings)
     searcher.repeat.record = recorder(searcher)
     chains = Chains(count=8, depth=4)

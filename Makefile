@@ -30,12 +30,14 @@ clean:
 
 # A stamp is newer than what it was made from: a second run installs nothing. Python compiles what it imports, when it
 # first does, and must be allowed to keep it; to let pip compile everything takes longer than all the rest of the set-up.
+# The largest part is compiled while pip, which has one core's work, installs the rest.
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
-	$(INSTALL) -e '.[dev]'
+	$(INSTALL) torch
+	$(RUN)/python -m compileall -q $(VENV)/lib/python*/site-packages/torch & $(INSTALL) -e '.[dev]' && wait
 	touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed

@@ -58,7 +58,7 @@ class Branches(_Tensors):
 class Windows(_Tensors):
     """What the search needs to know of each window."""
 
-    number: Tensor  # (windows,) its place in the batch; IDLE if it is there to fill a shape
+    number: Tensor  # (windows,) the chain that its request belongs to; IDLE if it is there to fill a shape
     step: Tensor  # (windows, 1) tokens decoded so far, until it is over
     limit: Tensor  # (windows, 1) most tokens
     sentences: Tensor  # (windows, 1) how many the target must have, prefix included; 0 for any number

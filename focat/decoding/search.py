@@ -27,7 +27,7 @@ from focat.decoding.linear import Int8Linear, PackedLinear, can_pack, copy_with
 from focat.decoding.places import Asked, Place, Places, Size, State
 from focat.decoding.repeat import Repeater
 from focat.decoding.requests import Hypothesis, Request, Turn
-from focat.decoding.stage import Follow, Stage, kept_in_place
+from focat.decoding.stage import NOT_NUMBERS, Follow, Stage, kept_in_place
 from focat.errors import FocatError
 from focat.memory import memory_errors
 from focat.model import DecoderCache, Memory, Transformer
@@ -147,7 +147,7 @@ class Searcher:
             over = state.hypotheses.windows.over
             left = int((~over).sum())
             if left and steps == longest:
-                raise FocatError("the model's scores are not numbers (NaN): take an earlier checkpoint, or train anew")
+                raise FocatError(NOT_NUMBERS)
             yield from self.collected(state.hypotheses, over.nonzero()[:, 0])
             if not left:
                 return

@@ -24,6 +24,8 @@ from focat.errors import FocatError
 if TYPE_CHECKING:
     from focat.decoding.search import Searcher
 
+NOT_NUMBERS = "the model's scores are not numbers (NaN): take an earlier checkpoint, or train anew"
+
 Follow = Callable[[int, list[Hypothesis]], Request | None]
 
 _COLUMNS = 128  # or a multiple, or all there are: how many columns steps look at, each with a recording of its own
@@ -118,7 +120,7 @@ class Stage:
             busy = number >= 0
             live, done = busy & (over == 0), busy & (over == 1)
             if (live & (rows.due <= self.steps)).any():
-                raise FocatError("the model's scores are not numbers (NaN): take an earlier checkpoint, or train anew")
+                raise FocatError(NOT_NUMBERS)
             left = int(live.sum())
             refill = self.follow is not None and done.sum() >= _REFILL * busy.sum()
             shrink = not (self.follow and self.waiting) and self._can_shrink(place, left, rows.due[live])

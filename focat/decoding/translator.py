@@ -28,9 +28,8 @@ ContextRule = Literal["regenerate", "reuse", "none"]
 CONTEXT_RULES: tuple[ContextRule, ...] = get_args(ContextRule)
 
 AHEAD = 1 << 16  # sentences read that have not come out yet: enough for many documents side by side
-_POOL = 4  # batches whose windows are sorted by length together, where windows do not wait for each other,
-# and on a GPU also where they do: it goes on at once with the sentences that have waited, up to so many in a row
-_IN_A_ROW = 8
+_POOL = 4  # batches that are asked for together; not on a CPU where windows wait for each other
+_IN_A_ROW = 8  # sentences of a document that a GPU translates one after the other before any of them comes out
 _SHORTEST_PIECE = 4  # tokens
 
 

@@ -1,7 +1,8 @@
 """How fast focat translates, beside Hugging Face Marian and CTranslate2 of the same size, on the same windows.
 
     OMP_NUM_THREADS=2 python -m benchmarks.translate_speed STORE                        # two CPU cores
-    python -m benchmarks.translate_speed STORE --device cuda --documents 128 --sentences 16 --batches 64,256
+    OMP_NUM_THREADS=2 python -m benchmarks.translate_speed STORE --at-a-time 4          # as people speak
+    python -m benchmarks.translate_speed STORE --device cuda --split train --documents 2048 --batches 64,256
 
 Windows of real sentences, untrained weights, beam search. As untrained models never end by themselves, lengths are
 forced: every window is decoded to as many tokens as its reference has. CTranslate2 can force one length to a batch
@@ -10,6 +11,9 @@ by a foreknowledge that focat and Hugging Face, sorted by source, do not have. B
 the best counts. Every system has a process of its own; rounds take turns, and the best counts. `reuse` decodes current
 sentences alone, after its own translations, and so has one sentence of each document at a time. CPU seconds are those
 of all threads: on a machine that does other things they say more than the clock, best with `--threads 1`.
+
+With `--at-a-time N`, documents are not there from the beginning, as when they are spoken or typed: N at a time, each
+sentence follows when the one before it is translated. Then all systems have N windows at a time, and no choice.
 """
 
 from __future__ import annotations
@@ -42,7 +46,7 @@ class Figures:
     seconds: float
     cpu_seconds: float  # of all threads
     peak_gib: float
-    batch: int  # windows; 0 is focat's own choice
+    batch: int  # windows at a time; 0 is focat's own choice
 
 
 @dataclass(frozen=True)
@@ -104,13 +108,18 @@ def _measure(system: str, options: argparse.Namespace) -> Figures:
         torch.set_num_threads(options.threads)
     int8 = system.endswith("int8")
     runs: dict[int, Callable[[int], int]] = {}  # batch size → translate so many documents
+    live = options.at_a_time
     if system.startswith("re"):
         run = _focat(system.partition("-")[0], options, int8)
-        runs[0] = lambda count: run(documents[:count])
+        runs[live or 0] = lambda count: sum(map(run, _groups(documents[:count], live or count)))
     else:
         hf = system == "hf-marian"
         translate = _marian(options) if hf else _ctranslate2(options, int8)
-        for size in map(int, options.batches.split(",")):
+        if live:
+            runs[live] = lambda count: sum(
+                translate(list(turn)) for group in _groups(documents[:count], live) for turn in zip(*group, strict=True)
+            )
+        for size in [] if live else map(int, options.batches.split(",")):
             runs[size] = lambda count, size=size: sum(
                 map(translate, _sorted([s for d in documents[:count] for s in d], size, foreseen=not hf))
             )
@@ -151,6 +160,10 @@ def _documents(options: argparse.Namespace) -> list[list[Sentence]]:
     return documents
 
 
+def _groups(documents: list[list[Sentence]], size: int) -> Iterator[list[list[Sentence]]]:
+    return (documents[i : i + size] for i in range(0, len(documents), size))
+
+
 def _sorted(sentences: list[Sentence], size: int, foreseen: bool) -> Iterator[list[Sentence]]:
     """Batches of similar length: of the source, or foreseen, of the target."""
     order = sorted(sentences, key=lambda s: s.window if foreseen else len(s.source), reverse=True)
@@ -180,9 +193,21 @@ def _focat(context: str, options: argparse.Namespace, int8: bool) -> Callable[[l
 
     def regenerate(documents: list[list[Sentence]]) -> int:
         windows = [sentence for document in documents for sentence in document]
-        found = searcher([Request(w.source, sentences=sentences, longest=w.window) for w in windows])
+        found = searcher([whole(w) for w in windows])
         assert [len(best.tokens) for [best] in found] == [w.window for w in windows]
         return sum(w.window for w in windows)
+
+    def whole(window: Sentence) -> Request:
+        return Request(window.source, sentences=sentences, longest=window.window)
+
+    def regenerate_live(documents: list[list[Sentence]]) -> int:
+        left = [iter(document) for document in documents]
+
+        def follow(i: int, _: list[Hypothesis]) -> Request | None:
+            return next(map(whole, left[i]), None)
+
+        searcher.chains([whole(next(windows)) for windows in left], follow)
+        return sum(w.window for document in documents for w in document)
 
     def reuse(documents: list[list[Sentence]]) -> int:
         contexts = [document[0].context for document in documents]
@@ -204,7 +229,9 @@ def _focat(context: str, options: argparse.Namespace, int8: bool) -> Callable[[l
         assert done == [len(document) for document in documents]
         return sum(s.current for document in documents for s in document)
 
-    return regenerate if context == "regenerate" else reuse
+    if context == "reuse":
+        return reuse
+    return regenerate_live if options.at_a_time else regenerate
 
 
 def _marian_model(options: argparse.Namespace) -> Any:
@@ -337,6 +364,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--documents", type=int, default=32)
     parser.add_argument("--sentences", type=int, default=4, help="sentences of each document")
     parser.add_argument("--batches", default="16,32", help="windows of a batch that the others try")
+    parser.add_argument("--at-a-time", type=int, help="documents that come sentence by sentence, side by side")
     parser.add_argument("--batch-tokens", type=int, help="focat's budget of a batch")
     parser.add_argument("--threads", type=int, help="as torch chooses if not given")
     parser.add_argument("--rounds", type=int, default=1)

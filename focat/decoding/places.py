@@ -13,7 +13,7 @@ from focat.decoding.hypotheses import Hypotheses
 from focat.decoding.repeat import Recordings
 from focat.model import DecoderCache
 
-_MOST = 16  # places
+_MOST = 64  # places
 _LARGER = 1.5  # times: a place that a batch may be given instead of one of its own
 _GRAIN = 16  # lengths are multiples of it
 
@@ -50,7 +50,7 @@ class Asked:
 
     def to(self, device: torch.device) -> Asked:
         """The same on another device."""
-        return Asked(self.tokens.to(device), self.current.to(device), self.prefixes.to(device))
+        return Asked(*(sent(tensor, device) for tensor in (self.tokens, self.current, self.prefixes)))
 
     def part(self, windows: slice, source: int, prefix: int) -> Asked:
         """Some windows, in the same memory, with sources and prefixes of so many tokens: the rest is padding."""
@@ -150,6 +150,11 @@ class Places:
         """As many as must go before there is so much more."""
         while self._kept and (len(self._kept) >= _MOST or area + sum(kept.area for kept in self._kept) > self._room):
             del self._kept[next(iter(self._kept))]
+
+
+def sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor of this machine's memory, on its way to a device: nothing waits for what the device is still at."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def rounded(number: int, grain: int = 1) -> int:

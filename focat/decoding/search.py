@@ -24,7 +24,7 @@ from focat.decoding.choice import Chooser, drawn, likeliest
 from focat.decoding.constraints import fewest_tokens
 from focat.decoding.hypotheses import IDLE, Hypotheses, Windows
 from focat.decoding.linear import Int8Linear, PackedLinear, can_pack, copy_with
-from focat.decoding.places import Asked, Place, Places, Size, State
+from focat.decoding.places import Asked, Place, Places, Size, State, sent
 from focat.decoding.repeat import Repeater
 from focat.decoding.requests import Hypothesis, Request, Turn
 from focat.decoding.stage import NOT_NUMBERS, Follow, Stage, kept_in_place
@@ -181,7 +181,7 @@ class Searcher:
         return Hypotheses(windows, longest, settings.nbest, settings.length_penalty, alike=not settings.sample)
 
     def _column(self, values: Sequence[int]) -> Tensor:
-        return torch.tensor(values, device=self.device)[:, None]  # (windows, 1)
+        return sent(torch.tensor(values), self.device)[:, None]  # (windows, 1)
 
     def _luck(self, numbers: list[int], longest: int) -> Tensor:
         """For sampling, numbers from [0, 1) for each token, (windows, beam, longest); whatever else is in the batch."""
@@ -191,7 +191,7 @@ class Searcher:
             [scramble(longest, self.settings.seed, number, which) for which in range(self.settings.hypotheses)]
             for number in numbers
         ]
-        return torch.from_numpy((np.array(bits) >> np.uint64(11)) * 2.0**-53).to(self.device)
+        return sent(torch.from_numpy((np.array(bits) >> np.uint64(11)) * 2.0**-53), self.device)
 
     def _chooser(self, hypotheses: Hypotheses) -> Chooser:
         """How to go on; by chance, with the luck of the step that the hypotheses are at."""
@@ -227,7 +227,7 @@ class Searcher:
         hypotheses.windows.become(self._windows(filled, place.size.longest))
         hypotheses.restart()
         hypotheses.rest_from(len(turns))
-        place.asked.become(asked([turn.request for turn in filled], place.size.source, prefix))
+        place.asked.become(asked([turn.request for turn in filled], place.size.source, prefix).to(self.device))
 
         def begin() -> None:
             begun, logits = self._read(place.asked.part(slice(None), place.size.source, prefix))

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from focat.decoding.places import Place, Size, rounded
+from focat.decoding.places import Place, Size, rounded, sent
 from focat.decoding.requests import Hypothesis, Request, Turn
 from focat.errors import FocatError
 
@@ -136,7 +136,7 @@ class Stage:
 
     def _answers(self, place: Place, done: NDArray[np.bool_]) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Of the windows that are done; what follows from them waits then."""
-        which = torch.from_numpy(done.nonzero()[0]).to(self.searcher.device)
+        which = sent(torch.from_numpy(done.nonzero()[0]), self.searcher.device)
         for chain, hypotheses in self.searcher.collected(place.hypotheses, which):
             yield chain, hypotheses
             request = self.follow(chain, hypotheses) if self.follow else None
@@ -213,7 +213,7 @@ class Stage:
             if place.caches[0].length < length:
                 self._slide(place, rows, length)
             at = free[start : start + len(few)]
-            place.admit(torch.from_numpy(at).to(self.searcher.device), read)
+            place.admit(sent(torch.from_numpy(at), self.searcher.device), read)
             self._note(rows, at, few, place.caches[0].length)
             start += len(few)
 
@@ -239,7 +239,7 @@ class Stage:
         size = replace(place.size, windows=math.ceil(_SHRINK_TO * place.size.windows))
         kept = kept_in_place(live)
         smaller = self.searcher.places.at(size, self.searcher.place)
-        smaller.become(place.kept(torch.from_numpy(kept).to(self.searcher.device)))
+        smaller.become(place.kept(sent(torch.from_numpy(kept), self.searcher.device)))
         moved = Rows.of(size.windows)
         moved.due[: len(kept)], moved.first[: len(kept)] = rows.due[kept], rows.first[kept]
         return smaller, moved

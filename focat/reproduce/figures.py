@@ -93,11 +93,11 @@ def _answers(result: Record, rule: str) -> list[Answer]:
 def quality_columns(plan: Plan, records: Sequence[Record], key: Key) -> list[Column]:
     """BLEU and its kin of each test set and kind of target context, with what each line contributes."""
     columns = []
+    alone = any(record["result"]["window"] == 1 for record in results_of(records, key, "train"))
     for test, planned in plan.tests.items():
         for context in planned.contexts:
-            found = results_of(records, key, f"evaluate.{test}.{context}") or results_of(
-                records, key, f"evaluate.{test}.{planned.contexts[0]}"
-            )  # a system that sees one sentence has no target context, and was measured once
+            measured = planned.contexts[0] if alone else context  # who sees one sentence has no target context
+            found = results_of(records, key, f"evaluate.{test}.{measured}")
             for record in found[:1]:
                 shown = [column for column in _quality(record["result"]) if column.name in _METRICS]
                 columns += [replace(c, name=quality_name(plan, test, c.name, context)) for c in shown]

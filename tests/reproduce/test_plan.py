@@ -120,10 +120,11 @@ def test_plans_that_come_with_focat_are_valid(name: str, tmp_path: Path) -> None
     assert str(PLANS) not in plan.model_dump_json()
     if name.startswith("paper"):
         assert list(plan.systems) == [
-            *("base", "s4to4", "s4to4-cd", "s4to4-shift-cd", "s4to4-annealed-cd", "s4to4-hiding-cd")
+            *("base", "s4to4", "s4to4-cd", "s4to4-shift-cd"),
+            *("s4to4-annealed-cd", "s4to4-hiding-cd", "s4to4-early-cd"),
         ]
         assert plan.budget is not None
-        assert plan.budget.updates == 5500
+        assert plan.budget.updates == 10000
     if name == "discount-sweep":  # the dev portion has two phenomena only
         assert list(plan.suites) == ["deixis", "lex_cohesion"]
         discounts = [load_plan(name, folders).settings(system, 1).objective.discount for system in plan.systems]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import astuple, dataclass, field
 
@@ -117,7 +118,7 @@ class Place(State):
 class Places:
     """The places that are kept: a few, of limited area together. The one not used for longest is given up first."""
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, room: float = math.inf) -> None:
         self._room = room
         self._kept: dict[Size, Place] = {}  # the one used last at the end
 
@@ -142,14 +143,22 @@ class Places:
         place = self._kept.pop(size, None)
         if place is None:
             self._give_up(size.area)
-            place = make(size)
+            try:
+                place = make(size)
+            except torch.OutOfMemoryError:  # others use the device too: rather this place than those of before
+                self._kept.clear()
+                torch.cuda.empty_cache()
+                place = make(size)
         self._kept[size] = place
         return place
 
     def _give_up(self, area: int) -> None:
         """As many as must go before there is so much more."""
+        before = len(self._kept)
         while self._kept and (len(self._kept) >= _MOST or area + sum(kept.area for kept in self._kept) > self._room):
             del self._kept[next(iter(self._kept))]
+        if len(self._kept) < before:
+            torch.cuda.empty_cache()  # what was theirs, other programs may need
 
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:

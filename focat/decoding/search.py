@@ -62,8 +62,9 @@ class Searcher:
         self.batch_tokens = tokens // settings.hypotheses
         """Source tokens of a batch, padding included."""
         self.places = Places(_PLACES_AREA * tokens)
-        self.anterooms = Places(_PLACES_AREA * tokens)
+        self.anterooms = Places()
         """Where sources and prefixes are read for those who then come into a place."""
+        self._shared: dict[tuple[int, str], Tensor] = {}
         self.repeat = Repeater(self.device)
 
     def _usual_batch(self) -> int:
@@ -251,6 +252,18 @@ class Searcher:
             hidden = model.output_weight.new_zeros(*source.shape, model.settings.width)
             caches.append(model.start(Memory(hidden, side, current.clone()), beam, room=size.columns))
         return Place(self._hypotheses(windows, size.longest), caches, size, Asked(source, current, prefixes))
+
+    def anteroom(self, size: Size) -> Place:
+        """A new place to read in. One is used at a time, so all have their keys and values in the same memory."""
+        place = self.place(size)
+        for i, cache in enumerate(place.caches):
+            for name in ("past", "remembered"):
+                own = getattr(cache, name)
+                memory = self._shared.get((i, name))
+                if memory is None or memory.numel() < own.numel():
+                    memory = self._shared[i, name] = own.flatten()
+                setattr(cache, name, memory[: own.numel()].view_as(own))
+        return place
 
     def _first_step(self, hypotheses: Hypotheses, logits: Tensor) -> None:
         """All hypotheses of a window begin with the same logits, (windows, 1, vocabulary)."""

@@ -223,7 +223,7 @@ class Stage:
         source = min(_grained(max(len(turn.request.source) for turn in turns)), size.source)
         windows = max(1 << (len(turns) - 1).bit_length(), _READ_WINDOWS[0])
         longest = size.longest if self.searcher.settings.sample else 1  # all the luck, or room for the first token
-        read = self.searcher.anterooms.at(Size(windows, source, prefix, longest), self.searcher.place)
+        read = self.searcher.anterooms.at(Size(windows, source, prefix, longest), self.searcher.anteroom)
         self.searcher.begin_in(read, turns, prefix)
         return read
 

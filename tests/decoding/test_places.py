@@ -261,6 +261,36 @@ def test_a_place_that_fits_or_one_of_its_own(monkeypatch: pytest.MonkeyPatch) ->
     assert len(kept) == 1  # there is no room for others
 
 
+def test_places_of_before_make_way_where_memory_is_short() -> None:
+    """As when another process has taken what was free a moment ago."""
+    kept, sizes = Places(), [Size(windows, 32, 64, 16) for windows in (1, 2, 3)]
+
+    def make(size: Size) -> Any:
+        if len(kept) >= most:
+            raise torch.OutOfMemoryError
+        return size
+
+    most = 2
+    for size in sizes:
+        assert kept.at(size, make) == size
+    assert len(kept) == 1
+    most = 0
+    with pytest.raises(torch.OutOfMemoryError):  # there is no room even for one
+        kept.at(sizes[0], make)
+
+
+@pytest.mark.usefixtures("eager_to_shrink")
+def test_all_read_in_the_same_memory() -> None:
+    searcher = in_places([small(words=30)], beam=2)
+    searcher(requests(12))
+    rooms = [cache for room in searcher.anterooms._kept.values() for cache in room.caches]
+    largest = {name: max(getattr(cache, name).numel() for cache in rooms) for name in ("past", "remembered")}
+    memory = {name: {getattr(cache, name).data_ptr() for cache in rooms[-2:]} for name in largest}
+    assert len(rooms) > 2
+    assert {name: len(where) for name, where in memory.items()} == {"past": 1, "remembered": 1}
+    assert [each.numel() for each in searcher._shared.values()] == list(largest.values())
+
+
 def test_batches_grow_with_memory() -> None:
     """A base model in half precision keeps 2 · 6 · 512 · 2 bytes for a token, and may decode twice the source."""
     model = small(words=3, width=512, heads=8, feedforward=8, decoder_layers=6).bfloat16()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -63,7 +63,9 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 def main() -> None:
     """Run a command; what a user can mend is one line and exit code 2."""
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
+    except typer.Abort:
+        sys.exit(130)
     except FocatError as error:
         print(f"focat: {error}", file=sys.stderr)
         sys.exit(2)
@@ -72,6 +74,21 @@ def main() -> None:
     except BrokenPipeError:  # whoever read our output has had enough
         sys.stderr.close()
         sys.exit(0)
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        _wrong_words(error)
+
+
+def _wrong_words(error: Any) -> NoReturn:
+    """What the command line itself cannot be; a command without a word gets its help."""
+    context, message = getattr(error, "ctx", None), error.format_message().strip()
+    if context is not None and len(message.splitlines()) > 3:
+        error.show()
+    else:
+        where = "" if context is None else f"; see `{context.command_path} --help`"
+        print(f"focat: {' '.join(message.split()).rstrip('.')}{where}", file=sys.stderr)
+    sys.exit(error.exit_code)
 
 
 def _version(wanted: bool) -> None:
@@ -246,7 +263,11 @@ def translate(
     from focat.api import load
     from focat.progress import QUIET, Progress
 
-    to_terminal = output == Path("-") and sys.stdout.isatty()  # where progress would run into the translation
+    for path in (input, output):
+        if json_file is not None and json_file.resolve() == path.resolve():
+            raise FocatError(f"--json {json_file}: is the {'input' if path == input else 'output'}; give another file")
+    # where progress would run into the translation
+    to_terminal = output == Path("-") and sys.stdout is not None and sys.stdout.isatty()
     typed = input == Path("-") and sys.stdin is not None and sys.stdin.isatty()
     if typed:
         print("Type one sentence to a line; a blank line begins another document, Ctrl-D ends.", file=sys.stderr)

@@ -27,6 +27,7 @@ def write_whole(path: Path, content: bytes | str) -> None:
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """A file to fill; it takes its place when the block ends, replacing an older one, and vanishes if it fails."""
+    path = path.resolve() if path.is_symlink() else path  # the file behind a link, not the link
     beside = path.with_name(path.name + UNFINISHED)
     with disk_errors(path):
         try:
@@ -59,6 +60,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
             yield beside
             for file in beside.rglob("*"):
                 if file.is_file():
+                    file.chmod(0o666 & ~_umask())  # whoever wrote it may have meant it for themselves alone
                     with file.open("rb") as opened:
                         sync(opened.fileno())
             _sync_folder(beside)
@@ -119,6 +121,13 @@ def digest_of(content: Any) -> str:
 def sync(descriptor: int) -> None:
     """Wait until a file is on the disk."""
     os.fsync(descriptor)
+
+
+def _umask() -> int:
+    """The rights that files of this process are not given."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def _sync_folder(folder: Path) -> None:

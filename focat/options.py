@@ -47,15 +47,18 @@ def in_a_folder(path: Path | None) -> Path | None:
         raise FocatError(f"{path}: there is no folder {path.parent}")
     if path is not None and path.is_dir():
         raise FocatError(f"{path}: a folder, where a file was expected")
+    if path is not None and path.exists() and not path.is_file():
+        raise FocatError(f"{path}: a device or pipe, where a file was expected; leave it out and use `> {path}`")
     return path
 
 
 def named(argument: str | Path) -> tuple[str | None, Path]:
-    """`NAME=FILE` in its two parts; a file whose name has the sign in it is a file."""
-    name, equals, path = str(argument).partition("=")
-    if Path(argument).exists() or not (equals and name and path):
+    """`NAME=FILE` in its two parts; a file whose name has the sign in it is a file, and so may the name have it."""
+    parts = str(argument).split("=")
+    cuts = [("=".join(parts[:i]), Path("=".join(parts[i:]))) for i in range(1, len(parts)) if parts[0] and parts[-1]]
+    if Path(argument).exists() or not cuts:
         return None, Path(argument)
-    return name, Path(path)
+    return next((cut for cut in cuts if cut[1].exists()), cuts[0])
 
 
 def device_named(name: str) -> torch.device:
@@ -64,6 +67,9 @@ def device_named(name: str) -> torch.device:
 
     wanted = ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
     try:
-        return torch.empty(0, device=wanted).device
+        device = torch.empty(0, device=wanted).device
     except (AssertionError, RuntimeError) as error:
         raise FocatError(f"--device {name}: cannot be used here ({str(error).splitlines()[0]})") from None
+    if device.type == "meta":
+        raise FocatError(f"--device {name}: computes nothing; take auto, cpu, cuda or cuda:1")
+    return device

@@ -169,6 +169,24 @@ def test_a_place_that_does_not_exist_is_one_line(tmp_path: Path) -> None:
         write_whole(tmp_path / "nowhere" / "file", "text")
 
 
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    write_whole(tmp_path / "link", "text")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_text() == "text"
+
+
+def test_what_is_in_a_folder_can_be_read_by_all_who_may(tmp_path: Path) -> None:
+    """Weights are written by a library that keeps them private."""
+    before = os.umask(0o027)
+    try:
+        with whole_folder(tmp_path / "folder") as folder:
+            (folder / "file").touch(0o600)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "folder" / "file").stat().st_mode & 0o777 == 0o640
+
+
 # ------------------------------------------------------------------------------------------------ digests
 
 

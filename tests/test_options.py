@@ -1,11 +1,12 @@
 """Options that several commands have, and what is said about those that cannot be."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from focat.errors import FocatError
-from focat.options import check_free, device_named, named, one_of, some_of
+from focat.options import check_free, device_named, in_a_folder, named, one_of, some_of
 from tests.evaluation.commands import refused
 
 
@@ -40,6 +41,7 @@ def test_named(tmp_path):
     assert named("base=runs/1") == ("base", Path("runs/1"))
     assert named("runs/1") == (None, Path("runs/1"))
     assert named("=runs") == (None, Path("=runs"))
+    assert named(f"s4 (CD=1)={tmp_path}") == ("s4 (CD=1)", tmp_path)
     assert named(tmp_path / "lr=0.1") == (None, tmp_path / "lr=0.1")
 
 
@@ -47,6 +49,30 @@ def test_devices():
     assert device_named("cpu").type == "cpu"
     with pytest.raises(FocatError, match=r"^--device abacus: cannot be used here"):
         device_named("abacus")
+    with pytest.raises(FocatError, match=r"^--device meta: computes nothing"):
+        device_named("meta")
+
+
+def test_a_pipe_is_not_replaced_by_a_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FocatError, match="pipe: a device or pipe, where a file was expected"):
+        in_a_folder(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["translate", "run", "in.txt", "--beam", "0"], "Invalid value for '--beam'"),
+        (["translate", "--bogus"], "No such option: --bogus"),
+        (["translate"], "Missing argument 'RUN'"),
+        (["frobnicate"], "No such command 'frobnicate'"),
+        (["translate", "run", "in.txt", "--json", "in.txt"], "--json in.txt: is the input; give another file"),
+        (["translate", "run", "in.txt", "-o", "a", "--json", "a"], "--json a: is the output; give another file"),
+    ],
+)
+def test_wrong_words_are_one_line(words, expected, tmp_path):
+    (tmp_path / "in.txt").touch()
+    assert refused(tmp_path, *words).startswith(expected)
 
 
 @pytest.mark.parametrize("command", [["compare", "a", "b"], ["evaluate", "run"], ["doctor"], ["prepare", "c.yaml"]])

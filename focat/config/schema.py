@@ -288,7 +288,7 @@ class SearchSettings(Section):
 
     beam: PositiveInt = 4
     """Hypotheses kept at each step; 1 is greedy."""
-    length_penalty: NonNegativeFloat = 0.6
+    length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6
     """Scores are divided by length to this power."""
     nbest: PositiveInt = 1
     """Translations to return for each window, the best first."""

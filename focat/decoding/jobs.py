@@ -118,11 +118,14 @@ def run_job(job: Job, translator: Translator, weights: list[str], progress: Prog
     """Translate a file, or go on with it; `weights` are the digests of the models."""
     total = job.check()
     if job.output == STDOUT:
+        if sys.stdout is None:
+            raise FocatError("standard output is closed; give -o FILE")
         figures = _translate(job, translator, total, progress, sys.stdout.buffer, None)
     else:
         with journal_of(job.journal, _identity(job, translator, weights), afresh=job.overwrite) as journal:
             with _output(job.output) as out:
                 figures = _translate(job, translator, total, progress, out, journal)
+                journal.finish()
             journal.remove()
     for note in figures.notes():
         progress.say(note)
@@ -133,10 +136,11 @@ def _translate(
     job: Job, translator: Translator, total: int | None, progress: Progress, out: BinaryIO, journal: Journal | None
 ) -> Figures:
     figures = Figures()
+    place = Path("standard output") if journal is None else job.output
     with progress.bar("translating", "sentences", total) as bar:
         for part, translations in translated(job.parts(), translator, compute if journal is None else journal.recall):
             figures.add(part, translations)
-            with disk_errors(job.output):
+            with disk_errors(place):
                 out.write(part.write(translations).encode())
                 if journal is None:
                     out.flush()

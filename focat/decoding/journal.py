@@ -30,7 +30,7 @@ def journal_of(path: Path, job: dict[str, Any], afresh: bool = False) -> Iterato
     """The journal of a job, for this process alone; `afresh` drops that of another job instead of refusing it."""
     with disk_errors(path):
         path.touch()
-    with locked(path, "another process is at this job"), path.open("r+b") as file:
+    with locked(path, "another process is at this job"), _opened(path) as file:
         journal = Journal(path, file, {name: digest_of(value)[:16] for name, value in job.items()}, afresh)
         try:
             yield journal
@@ -40,11 +40,23 @@ def journal_of(path: Path, job: dict[str, Any], afresh: bool = False) -> Iterato
             raise
 
 
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """The file; what it could not take before, it cannot take when it is closed either."""
+    with disk_errors(path):
+        file = path.open("r+b")
+    try:
+        yield file
+    finally:
+        with disk_errors(path):
+            file.close()
+
+
 class Journal:
     """A file that is there while its job is not done."""
 
     def __init__(self, path: Path, file: BinaryIO, job: dict[str, str], afresh: bool) -> None:
-        self.path, self._file = path, file
+        self.path, self._file, self._afresh = path, file, afresh
         self._synced = time.monotonic()
         self.remembers = self._belongs_to(job, afresh)
         """Whether there may be answers left from an earlier time."""
@@ -78,11 +90,13 @@ class Journal:
     def recall(self, requests: Sequence[Request], compute: Callable[[], Answers]) -> Answers:
         """The answers of an earlier time while there are any; after that they are computed, and kept."""
         asked = digest_of([[list(r.source), list(r.prefix), r.sentences, r.longest] for r in requests])[:16]
+        place = self._file.tell()
         record = self._read() if self.remembers else None
+        if record is not None and record["asked"] != asked:
+            self._other_input(place)
+            record = None
         if record is not None:
             self.answered = True
-            if record["asked"] != asked:
-                raise FocatError(f"{self.path}: belongs to a job with other input; give --overwrite to drop it")
             return [[[Candidate(*each) for each in best] for best in chain] for chain in record["answers"]]
         self.remembers = False
         answers = compute()
@@ -90,6 +104,20 @@ class Journal:
         self._write({"asked": asked, "answers": kept})
         self.answered = True
         return answers
+
+    def finish(self) -> None:
+        """Everything has been asked: what is left would be answers to the end of another input."""
+        place = self._file.tell()
+        if self.remembers and self._read() is not None:
+            self._other_input(place)
+
+    def _other_input(self, place: int) -> None:
+        """What follows answers other questions: what came through a pipe was another text before."""
+        self.answered = True
+        if not self._afresh:
+            raise FocatError(f"{self.path}: belongs to a job with other input; give --overwrite to drop it")
+        self._file.seek(place)
+        self._file.truncate()
 
     def remove(self) -> None:
         """The job is done."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -168,6 +169,8 @@ class Translator:
 
         `ahead` is how many sentences may be read before the first of them comes out: 1 answers each at once.
         """
+        if ahead < 1:
+            raise FocatError(f"ahead = {ahead}: at least one sentence has to be read before it can come out")
         for model in models:
             _check_positions(model, windows)
         if not constrained and windows.target[1] > 0:
@@ -245,7 +248,7 @@ class Translator:
             slot.missing = 0
             return
         if not documents or documents[-1].closed:
-            documents.append(_Document(deque(maxlen=self.windows.before)))
+            documents.append(_Document(deque(maxlen=min(self.windows.before, sys.maxsize))))
         documents[-1].waiting.append(slot)
 
     def _choose(self, document: _Document, chosen: _Round) -> None:

@@ -5,6 +5,7 @@ Tiny, on a CPU:  focat reproduce demo
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -60,7 +61,8 @@ def reproduce(
             outcome = work_at_once(works, only, places, command, clock, progress)
         tables, changed = put_together(workshop)
         if page and outcome.signal is None and (changed or not (folder / "report.html").exists()):
-            write_page(workshop)
+            chosen = [word for system in only for word in ("--only", system)]
+            write_page(workshop, shlex.join(["focat", "reproduce", name, *overrides, *chosen]))
     return outcome, tables, folder
 
 
@@ -77,21 +79,22 @@ def default_folder(name: str) -> Path:
 
 
 def put_together(workshop: Workshop) -> tuple[Tables, bool]:
-    """results.json, provenance.json, tables.json and tables.md; and whether results are others than before."""
+    """results.json, provenance.json, tables.json and tables.md; and whether anything is other than before."""
     plan, folder = workshop.plan, workshop.folder
     title = plan.title or Path(workshop.loaded.where).stem
     records = workshop.done()
     found, how = gathered(title, records)
     tables = build(plan, title, records)
-    before = sha256(folder / "results.json") if (folder / "results.json").exists() else None
+    shown = [folder / "results.json", folder / "tables.json"]
+    before = [sha256(path) if path.exists() else None for path in shown]
     write_json(folder / "results.json", found)
     write_json(folder / "provenance.json", how)
     write_json(folder / "tables.json", tables.record())
     write_whole(folder / "tables.md", tables.markdown())
-    return tables, sha256(folder / "results.json") != before
+    return tables, [sha256(path) for path in shown] != before
 
 
-def write_page(workshop: Workshop) -> None:
+def write_page(workshop: Workshop, command: str) -> None:
     """report.html, about the first run of each system; a page that cannot be made is no reason to fail."""
     first: dict[str, SystemWork] = {}
     for work in workshop.all_work():
@@ -99,16 +102,19 @@ def write_page(workshop: Workshop) -> None:
             first.setdefault(work.system, work)
     if not first:
         return
+    page = workshop.folder / "report.html"
     runs = [f"{workshop.plan.title_of(name)}={work.run_folder}" for name, work in first.items()]
     try:
         from focat.report.page import write_report
 
+        for work in first.values():
+            work.set_aside_what_is_old()
         suites = [workshop.suite(name) for name in workshop.plan.suites]
-        page = workshop.folder / "report.html"
-        write_report(runs, page, suites=suites, overwrite=True, command=f"focat reproduce {workshop.loaded.where}")
+        write_report(runs, page, suites=suites, overwrite=True, command=command)
     except Exception as error:  # whatever it is, the results are there, and worth more than the page
         kind = "" if isinstance(error, FocatError) else f"{type(error).__name__}: "
         workshop.progress.say(f"no report.html: {kind}{error}")
+        page.unlink(missing_ok=True)  # one of before would be about other figures
 
 
 def show_plans(console: Console) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from focat.reproduce.paper import TITLES
 from focat.reproduce.plan import Plan
 from focat.reproduce.results import Record, unpacked_numbers
 
+OTHER_SIZE = re.compile(r"\.window(\d+)$")  # what the names of steps end with that ask with windows of another size
 _METRICS = ("BLEU", "f-BLEU", "chrF", "COMET")  # that tables show; the files have more
 
 Key = tuple[str, int]
@@ -52,7 +54,7 @@ def results_of(records: Sequence[Record], key: Key, step: str) -> list[Record]:
         for record in records
         if (record["system"], record["seed"]) == key
         and f"{record['step']}.".startswith(f"{step}.")
-        and ".window" not in record["step"]
+        and not OTHER_SIZE.search(record["step"])
     ]
 
 
@@ -149,10 +151,12 @@ class Measured:
 
     def _mark(self, system: str, column: str) -> str:
         """A star if it is better than every system it is compared with, with every seed."""
-        own = [finding for _, finding in self.findings if (finding.system, finding.column) == (system, column)]
-        asked = {finding.baseline for finding in own} == set(self.plan.baselines_of(system))
-        better = [finding.difference > 0 and finding.corrected < 0.05 for finding in own]
-        return "*" if better and asked and all(better) else ""
+        own = [(s, finding) for s, finding in self.findings if (finding.system, finding.column) == (system, column)]
+        seeds = [seed for (name, seed), found in self.systems.items() if name == system and column in found.columns]
+        asked = {(seed, baseline) for seed in seeds for baseline in self.plan.baselines_of(system)}
+        all_asked = {(seed, finding.baseline) for seed, finding in own} == asked
+        better = [finding.difference > 0 and finding.corrected < 0.05 for _, finding in own]
+        return "*" if better and all_asked and all(better) else ""
 
 
 def measured(plan: Plan, records: Sequence[Record], rule: str, quality: bool = True) -> Measured:

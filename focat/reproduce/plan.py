@@ -108,7 +108,7 @@ class TestPlan(Section):
 
     corpus: AnyCorpus | None = None
     """The documents; those of data.test if not given."""
-    contexts: tuple[TargetContext, ...] = ("reuse", "regenerate")
+    contexts: Annotated[tuple[TargetContext, ...], Field(min_length=1)] = ("reuse", "regenerate")
     """Where target context comes from: our own translations, or the whole window decoded anew (the paper)."""
     windows: tuple[PositiveInt, ...] = ()
     """Window sizes to translate with, besides the one of training."""
@@ -181,6 +181,15 @@ class Plan(Section):
                 self._known(other, f"systems.{name}.against")
         for name in self.against:
             self._known(name, "against")
+        titles: dict[str, str] = {}
+        for name in self.systems:
+            other = titles.setdefault(self.title_of(name), name)
+            if other != name:
+                raise ValueError(f"systems.{other} and systems.{name}: both are called {self.title_of(name)}")
+        for where, names in (("suites", self.suites), ("tests", self.tests)):
+            for name in names:
+                if re.fullmatch(r"window\d+", name):
+                    raise ValueError(f"{where}.{name}: steps with windows of other sizes are called so; rename it")
         return self
 
     def _known(self, name: str, where: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from focat.evaluation.disc import DISTANCES, UNKNOWN
 from focat.evaluation.significance import p_text
-from focat.reproduce.figures import Cell, Measured, keys_of, measured, quality_name, results_of
+from focat.reproduce.figures import OTHER_SIZE, Cell, Measured, keys_of, measured, quality_name, results_of
 from focat.reproduce.paper import ROBUSTNESS, SHIFTS, TABLES, PaperTable, misprints, paper_figure
 from focat.reproduce.plan import Plan
 from focat.reproduce.results import Record
@@ -312,15 +312,19 @@ def _losses(plan: Plan, records: Sequence[Record]) -> Table | None:
     """What validation says about the current sentence and its context (figure 3)."""
 
     def figures(result: Record) -> dict[str, float | None]:
-        best = result.get("best") or {}
-        at: Record = next((v for v in result.get("validations", ()) if v["update"] == best.get("update")), {})
-        return {name: at.get(name) for name in ("current", "context", "ratio")}
+        return {name: _at_best(result).get(name) for name in ("current", "context", "ratio")}
 
     rows = [Row(plan.title_of(system), cells) for system, cells in _by_system(plan, records, "train", figures)]
     note = "Per token on the dev set, at the best validation, with the label smoothing of training."
     return _table(
         "losses", "Losses of the current sentence and of its context (figure 3 of the paper)", rows, [note], 4
     )
+
+
+def _at_best(trained: Record) -> Record:
+    """The best validation, whatever it was best by."""
+    best = trained.get("best") or {}
+    return next((v for v in trained.get("validations", ()) if v["update"] == best.get("update")), {})
 
 
 def _robustness(plan: Plan, records: Sequence[Record]) -> Table | None:
@@ -347,10 +351,11 @@ def _sizes(plan: Plan, records: Sequence[Record], system: str, step: str) -> dic
     values: dict[int, list[float]] = {}
     trained = {r["seed"]: r["result"]["window"] for r in records if (r["system"], r["step"]) == (system, "train")}
     for record in records:
-        name, _, size = record["step"].partition(".window")
-        if record["system"] == system and name == step:
-            score = record["result"]["figures"]["BLEU"]["score"]
-            values.setdefault(int(size) if size else trained[record["seed"]], []).append(score)
+        size = OTHER_SIZE.search(record["step"])
+        if record["system"] == system and OTHER_SIZE.sub("", record["step"]) == step:
+            score = record["result"]["figures"].get("BLEU", {}).get("score")
+            if score is not None:
+                values.setdefault(int(size[1]) if size else trained[record["seed"]], []).append(score)
     return {f"window {size}": Cell.of(values[size]) for size in sorted(values)}
 
 
@@ -373,9 +378,11 @@ def _sweep(found: Measured, records: Sequence[Record]) -> Table | None:
     attention = dict(_by_system(plan, records, "analyse", figures))
     rows = []
     for system in sorted(alike, key=lambda name: -alike[name]):
-        losses = [r["result"]["best"]["value"] for r in records if (r["system"], r["step"]) == (system, "train")]
+        runs = [r["result"] for r in records if (r["system"], r["step"]) == (system, "train")]
+        losses = [at["current"] for at in map(_at_best, runs) if "current" in at]
         disc = found.cell(system, "Disc.")
-        cells = {"CD": Cell(alike[system]), "current loss": Cell.of(losses)} | ({"Disc.": disc} if disc else {})
+        cells = {"CD": Cell(alike[system])} | ({"current loss": Cell.of(losses)} if losses else {})
+        cells |= {"Disc.": disc} if disc else {}
         rows.append(Row(plan.title_of(system), cells | attention.get(system, {})))
     columns = list(dict.fromkeys(column for row in rows for column in row.cells))
     return Table("sweep", "The discount, from none to full (figure 2 of the paper)", columns, rows, decimals=3)
@@ -415,4 +422,4 @@ def _table(name: str, title: str, rows: list[Row], notes: Sequence[str], decimal
 
 
 def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

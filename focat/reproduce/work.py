@@ -68,8 +68,16 @@ class Workshop:
 
     def check(self) -> None:
         """Find out before training what measuring would miss after it: files, metrics, corpora."""
-        for suite in self.plan.suites.values():
+        files: dict[str, str] = {}
+        for name, suite in self.plan.suites.items():
             fingerprint(suite)
+            if suite.path is not None:
+                other = files.setdefault(self.suite(name).name, name)
+                if other != name:
+                    raise FocatError(
+                        f"{self.loaded.where}: suites.{other} and suites.{name}: both files are called "
+                        f"{self.suite(name).name}, and their instances would be taken together; rename one"
+                    )
         settings = next(self.loaded.all_settings())[2]
         for name, test in self.plan.tests.items():
             corpora = [test.corpus] if test.corpus else settings.data.test
@@ -192,6 +200,16 @@ class SystemWork:
         """Where every item of a step is: what `focat compare` and `focat report` read."""
         ending = "jsonl" if step.kind == "contrast" else "json"
         return self.run_folder / ("results" if self._on_page(step) else "more-results") / f"{step.name}.{ending}"
+
+    def set_aside_what_is_old(self) -> None:
+        """Move away what lies among the results of the run and is not of this plan and these weights."""
+        current = {self.details(step) for step in self.steps() if self.result(step) is not None}
+        older = self.run_folder / "older-results"
+        for path in sorted((self.run_folder / "results").glob("*")):
+            if path.is_file() and path not in current:
+                with disk_errors(older):
+                    older.mkdir(exist_ok=True)
+                    path.replace(older / path.name)
 
     def _on_page(self, step: Step) -> bool:
         """Whether the report shows it: of each figure one, so no other windows, and one kind of target context."""

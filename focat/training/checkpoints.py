@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from focat.errors import FocatError
 from focat.files import UNFINISHED, sha256, whole_folder, write_json, write_whole
 from focat.progress import Progress
-from focat.training.run import Run
+from focat.training.run import CHECKSUMS, Run
 from focat.windows.loader import Position
 
-_STATE, _WEIGHTS, _TRAINING, _SUMS = "state.json", "weights.safetensors", "training.safetensors", "checksums.json"
+_STATE, _WEIGHTS, _TRAINING = "state.json", "weights.safetensors", "training.safetensors"
 
 
 @dataclass
@@ -63,7 +63,7 @@ def save_checkpoint(
         save_file(weights, unfinished / _WEIGHTS)
         save_file(training, unfinished / _TRAINING)
         write_json(unfinished / _STATE, asdict(state))
-        write_json(unfinished / _SUMS, {file.name: sha256(file) for file in sorted(unfinished.iterdir())})
+        write_json(unfinished / CHECKSUMS, {file.name: sha256(file) for file in sorted(unfinished.iterdir())})
     tidy(run, state, keep)
     return folder
 
@@ -142,7 +142,7 @@ def training_tensors(folder: Path) -> dict[str, Tensor]:
 
 def _fault(folder: Path) -> str | None:
     try:
-        sums: dict[str, Any] = json.loads((folder / _SUMS).read_text(encoding="utf-8"))
+        sums: dict[str, Any] = json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))
         wrong = [name for name, expected in sums.items() if sha256(folder / name) != expected]
     except (OSError, ValueError) as error:
         return str(error)

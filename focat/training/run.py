@@ -6,6 +6,7 @@ config.yaml, model.json, tokenizer/, checkpoints/NNNNNNN/, best, averaged/, log.
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from focat.config import Settings, dump_settings, load_settings
 from focat.corpus.store import Store
 from focat.corpus.tokenizer import Tokenizer
 from focat.errors import FocatError
-from focat.files import UNFINISHED, write_json, write_whole
+from focat.files import UNFINISHED, sha256, write_json, write_whole
 from focat.model.transformer import Transformer
 
+CHECKSUMS = "checksums.json"  # of the files of a checkpoint
 # What may differ when a run goes on: none of it touches what has been learned so far.
 _MAY_CHANGE: Any = {
     "training": {"budget", "compile", "device", "keep", "log_every", "patience", "run", "samples", "save_minutes"},
@@ -133,11 +135,16 @@ class Run:
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
     """The weights that a checkpoint holds."""
-    path = folder / "weights.safetensors"
+    path, sums = folder / "weights.safetensors", folder / CHECKSUMS
+    if not path.exists():
+        raise FocatError(f"{folder}: has no weights.safetensors")
+    if not os.access(path, os.R_OK):
+        raise FocatError(f"{path}: cannot be read; its owner has to permit it")
     try:
+        known = json.loads(sums.read_text(encoding="utf-8")).get(path.name) if sums.exists() else None
+        if known is not None and sha256(path) != known:
+            raise ValueError("it does not match its checksum")
         return load_file(path)
-    except FileNotFoundError:
-        raise FocatError(f"{folder}: has no weights.safetensors") from None
     except Exception as error:
         raise FocatError(f"{path}: is damaged ({error}); use another checkpoint") from None
 

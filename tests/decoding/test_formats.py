@@ -267,6 +267,13 @@ class TestSubtitles:
         (part,) = (p for p in parts_of(InputLines(tmp_path / "file.srt"), "srt", Showing()) if p.sentences)
         assert (part.lost is not None) == lost
 
+    def test_a_number_right_above_a_timing_is_that_of_the_cue(self, tmp_path: Path) -> None:
+        cues = "1\n00:00:01,000 --> 00:00:02,000\nTom needs it.\n7\n00:00:03,000 --> 00:00:04,000\n12\n"
+        cues += "8\n00:00:05,000 --> 00:00:06,000\nI --> you\n"
+        assert sentences(cues, "srt", tmp_path) == [["Tom needs it.", "12", "I --> you"]]
+        bare = cues.replace("1\n00:00:01", "00:00:01", 1)  # its cues have no numbers, so this is what someone says
+        assert sentences(bare, "srt", tmp_path)[0][0] == "Tom needs it. 7"
+
     def test_an_arrow_in_a_translation_is_no_timing(self, tmp_path: Path) -> None:
         cue = "1\n00:00:01,000 --> 00:00:02,000\nHi.\n"
         once = translated(cue, "srt", lambda _: "00:00:01,000 --> 00:00:02,000", tmp_path)
@@ -279,6 +286,9 @@ class TestSubtitles:
             ("vtt", "Just text.\n", "file.vtt, line 1: does not begin with WEBVTT"),
             ("vtt", "", "file.vtt: is empty"),
             ("vtt", "WEBVTTX\n", "line 1: does not begin with WEBVTT"),
+            ("srt", SRT + "4\n00:00:07 --> 00:00:08\nLost.\n", "line 14: 00:00:07 --> 00:00:08: is no timing like"),
+            ("srt", SRT + "4\n00:00:07,000 -> 00:00:08,000\nLost.\n", "line 14: .* is no timing like"),
+            ("vtt", VTT + "\n00:07 --> 00:08\nLost.\n", "line 23: 00:07 --> 00:08: is no timing like"),
         ],
     )
     def test_not_subtitles(self, name: str, content: str, problem: str, tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from focat.decoding.journal import journal_of
@@ -97,6 +99,45 @@ def test_other_questions(tmp_path: Path) -> None:
     fill(tmp_path / "j")
     with journal_of(tmp_path / "j", JOB) as journal, pytest.raises(FocatError, match="a job with other input"):
         journal.recall(REQUESTS[:1], lambda: answers(0))
+
+
+def test_fewer_questions(tmp_path: Path) -> None:
+    """As when what comes through a pipe now ends before it did."""
+    fill(tmp_path / "j")
+    with journal_of(tmp_path / "j", JOB) as journal, pytest.raises(FocatError, match="a job with other input"):
+        journal.finish()
+    assert recalled(tmp_path / "j") == 3
+    with journal_of(tmp_path / "j", JOB, afresh=True) as journal:
+        assert journal.recall(REQUESTS, lambda: answers(5)) == answers(0)
+        assert journal.recall(REQUESTS[:1], lambda: answers(5)) == answers(5)  # the rest is dropped
+        journal.finish()
+    with journal_of(tmp_path / "j", JOB) as journal:
+        assert journal.recall(REQUESTS, lambda: answers(5)) == answers(0)
+        assert journal.recall(REQUESTS[:1], lambda: answers(6)) == answers(5)
+        journal.finish()
+
+
+def test_no_room_for_it(tmp_path: Path) -> None:
+    """One line, also when what was not written is tried once more at the end."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    large = [[[Candidate(np.random.default_rng(0).integers(0, 10**9, 5000).tolist(), 0.0, True)]]]
+
+    def fill_the_disk() -> None:
+        with journal_of(tmp_path / "j", JOB) as journal:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limit[1]))
+            journal.recall(REQUESTS, lambda: large)
+
+    try:
+        with pytest.raises(FocatError, match=r"j: grew over the size allowed for a file"):
+            fill_the_disk()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+
+
+def test_a_folder_in_its_place(tmp_path: Path) -> None:
+    (tmp_path / "j").mkdir()
+    with pytest.raises(FocatError, match="j: cannot be written: Is a directory"), journal_of(tmp_path / "j", JOB):
+        pass
 
 
 def test_a_file_of_someone_else(tmp_path: Path) -> None:

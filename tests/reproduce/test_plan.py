@@ -68,6 +68,12 @@ def test_a_setting_file_beside_the_plan_is_a_recipe_too(tmp_path: Path) -> None:
         ({"suites": {"x": {"generated": "deixes"}}}, "suites.x.generated = deixes: should be"),
         ({"suites": {"x": {}}}, "suites.x: give either path, a file, or generated"),
         ({"against": ["bose"]}, "against: there is no system bose (there are: base, focused)"),
+        ({"tests": {"x": {"contexts": []}}}, "tests.x.contexts = []: should have at least 1"),
+        ({"tests": {"window3": {}}}, "tests.window3: steps with windows of other sizes are called so; rename it"),
+        (
+            {"systems": {name: {"recipe": "focat:base", "title": "T"} for name in "ab"}, "against": []},
+            "systems.a and systems.b: both are called T",
+        ),
         (
             {"systems": {"a": {"recipe": "focat:base", "init_from": "b"}}, "against": []},
             "systems.a.init_from: there is no system b (there are: a)",

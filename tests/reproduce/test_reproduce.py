@@ -165,6 +165,12 @@ def test_only_what_has_changed_is_done_again(finished: Path, launcher: Launcher)
         said = reproduce(launcher, finished / "tiny.yaml", out, change, "suites.deixis.instances=6")
         contrasts = ["[2 of 9] base (seed 1): contrast deixis", "[6 of 9] focused (seed 1): contrast deixis"]
         assert steps_in(said) == contrasts
+        # What the plan has no more is on no page, and what it calls otherwise is called so there.
+        changes = [change, "suites.deixis=null", "systems.focused.title=Narrow"]
+        launcher.focat(finished, "reproduce", finished / "tiny.yaml", "--folder", out, *changes)
+        page = (out / "report.html").read_text(encoding="utf-8")
+        assert "Narrow" in page
+        assert "deixis" not in page.replace("suites.deixis=null", "")
     finally:
         reproduce(launcher, finished / "tiny.yaml", out)
     assert (out / "results.json").read_bytes() == contents
@@ -228,6 +234,8 @@ def test_what_measuring_needs_is_missed_before_training(tmp_path: Path, launcher
     assert refused(data=without) == "tiny.yaml: tests.test: give a corpus, or one under data.test"
     assert refused(data=without, tests={}) == "tiny.yaml: analyses: give a corpus under data.test"
     assert "bleurt" in refused(tests={"test": {"metrics": "bleurt"}})
+    (tmp_path / "x.json").write_text('[{"src": 3}]')
+    assert refused(suites={"x": {"path": "x.json"}}).startswith("x.json")
     assert not (tmp_path / "out" / "runs").exists()
 
 

@@ -145,6 +145,8 @@ def test_several_seeds() -> None:
     asked = plan("a", "b", against=["a"], seeds=[1, 2])
     (first, *_) = build(asked, "Title", records).tables
     assert lines(first.markdown())["b"][0] == "**70.00** ± 14.14"
+    (first, *_) = build(asked, "Title", [r for r in records if (r["system"], r["seed"]) != ("a", 2)]).tables
+    assert lines(first.markdown())["b"][0] == "**70.00** ± 14.14"  # with the second, nothing was compared
     only = plan("a", "b", against=["a"], seeds=[1])
     (first, *_) = build(only, "Title", [r for r in records if r["seed"] == 1]).tables
     assert lines(first.markdown())["b"][0] == "**60.00**\\*"
@@ -210,6 +212,29 @@ def test_losses_sweep_and_curves() -> None:
     assert lines(sweep.markdown())["cd50"] == ["0.500", "2.500", "0.750", "0.500"]
     assert lines(table(found.tables, "table5").markdown())["cd50"] == ["2.000", "1.000", "0.750", "0.500", "0.250"]
     assert [point["current"] for point in found.curves["cd50.1"]] == [2.5, 2.6]
+
+
+def test_what_a_sweep_is_without() -> None:
+    """A loss is a loss, by whatever the best validation was chosen; and where there was none, there is no loss."""
+    records = [train(f"cd{round(100 * d)}", d, [(1, 2.0 + d, 3.0)]) for d in (1.0, 0.5, 0.0)]
+    records[0]["result"]["best"]["value"] = -31.5  # BLEU, of which more is better
+    records[2]["result"] |= {"best": None, "validations": []}
+    rows = lines(table(build(plan("cd0", "cd50", "cd100"), "Title", records).tables, "sweep").markdown())
+    assert (rows["cd100"], rows["cd50"], rows["cd0"]) == (["1.000", "3.000"], ["0.500", "2.500"], ["0.000", ""])
+
+
+def test_names_that_look_like_something_else() -> None:
+    records = [contrast("a", "deixis", "11", "10") | {"step": "contrast.window-deixis"}]
+    (first, *_) = build(plan(systems={"a": {"recipe": "focat:base", "title": "a | b"}}), "T", records).tables
+    assert "| a \\| b | 50.00 |" in first.markdown()
+
+
+def test_robustness_without_bleu() -> None:
+    records = [train("s2to2", 1.0, [(1, 2.0, 2.0)], window=2)]
+    steps = ("evaluate.test.reuse", "evaluate.test.reuse.window3")
+    records += [{"system": "s2to2", "seed": 1, "step": s, "result": {"figures": {"chrF": {"score": 1}}}} for s in steps]
+    tests = {"test": {"contexts": ["reuse"], "windows": [3]}}
+    assert _robustness(plan("s2to2", tests=tests, suites={}), records) is None
 
 
 def test_robustness_beside_the_papers() -> None:

@@ -154,9 +154,13 @@ def test_when_all_are_damaged_nothing_is_overwritten(lab: Lab) -> None:
 
 def test_damaged_weights_are_refused_in_one_line(lab: Lab) -> None:
     lab.train("training.budget.updates=4")
-    damage(last_checkpoint(lab.run) / "weights.safetensors", "cut")
-    with pytest.raises(FocatError, match=r"weights\.safetensors: is damaged"):
+    weights = last_checkpoint(lab.run) / "weights.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1  # still weights, but others
+    weights.write_bytes(content)
+    with pytest.raises(FocatError, match=r"weights\.safetensors: is damaged \(it does not match its checksum\)"):
         Run.open(lab.run).load_model()
+    damage(weights, "cut")
     assert "is damaged" in lab.focat("average", str(lab.run), expect=2)
 
 

@@ -22,6 +22,7 @@ from focat.errors import FocatError
 _WIDTH = 42  # characters of a line that are read with ease: what broadcasters ask for
 _TIME = r"(?:\d+:)?\d{1,2}:\d{2}[.,]\d{1,3}"
 _TIMING = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s.*)?$")
+_NEARLY_TIMING = re.compile(r"\s*\d+(?:[:.,]\d+)+\s*-{1,3}>\s*\d")  # what was meant to be one
 _OVERRIDES = re.compile(r"(?:\{\\[^}]*\})+")  # {\an8} and the like, in front of a cue
 _TAG = re.compile(r"</?[A-Za-z0-9][^<>]*>|\{\\[^}]*\}")
 _OPENING = re.compile(r"\s*(<([A-Za-z]+)[^<>/]*>)")
@@ -35,8 +36,8 @@ def srt_parts(lines: InputLines) -> Iterator[Part]:
     body: list[str] = []
     number, start, cues = None, 0, 0  # of the cue whose text is being read
     for line in lines:
-        if _TIMING.match(line):
-            text, rest = _without_next_number(body, number)
+        if _is_timing(line, lines):
+            text, rest = _without_next_number(body, number, line_follows=True)
             if cues:
                 yield cue_part(start, text, _srt_words, _srt_text)
             before = [*between, *rest]
@@ -66,7 +67,7 @@ def vtt_parts(lines: InputLines) -> Iterator[Part]:
     for line in lines:
         if lines.number == 1 and not re.match(r"\ufeff?WEBVTT(?:[ \t\r\n]|$)", line):
             raise lines.error("does not begin with WEBVTT; is this WebVTT? (--format names others)")
-        timing = _TIMING.match(line)
+        timing = _is_timing(line, lines)
         if body is not None and (timing or not line.strip()):  # a blank line ends a cue, and so does the next one
             yield cue_part(start, body, _vtt_words, _vtt_text)
             body = None
@@ -84,6 +85,15 @@ def vtt_parts(lines: InputLines) -> Iterator[Part]:
     yield verbatim(lines.number, "".join(between))
 
 
+def _is_timing(line: str, lines: InputLines) -> bool:
+    """Whether the times of a cue are in this line; if they only seem to be, the cue would be lost in another one."""
+    if _TIMING.match(line):
+        return True
+    if _NEARLY_TIMING.match(line):
+        raise lines.error(f"{line.strip()}: is no timing like `00:00:01,000 --> 00:00:02,000`; mend it")
+    return False
+
+
 def _number(before: Sequence[str]) -> int | None:
     """The number of a cue, from the lines above its timing."""
     last = before[-1].removeprefix("\ufeff") if before else ""
@@ -94,14 +104,21 @@ def _is_number(line: str) -> bool:
     return line.strip().isdecimal() and len(line) < 20
 
 
-def _without_next_number(body: list[str], number: int | None) -> tuple[list[str], list[str]]:
-    """The text of a cue, and what follows it: blank lines and the number of the next cue."""
+def _without_next_number(
+    body: list[str], number: int | None, line_follows: bool = False
+) -> tuple[list[str], list[str]]:
+    """The text of a cue, and what follows it: blank lines and the number of the next cue.
+
+    `line_follows`: right below is the timing of the next cue, so that its number, if cues have any, is the last line.
+    """
     end = len(body)
+    above_timing = line_follows and number is not None and end > 1 and bool(body[-1].strip())
     while end and not body[end - 1].strip():
         end -= 1
     last = body[end - 1] if end else ""
     follows_blank = end > 1 and not body[end - 2].strip()
-    if _is_number(last) and (follows_blank or (number is not None and int(last) == number + 1)):
+    follows_number = number is not None and _is_number(last) and int(last) == number + 1
+    if _is_number(last) and (follows_blank or follows_number or above_timing):
         end -= 1
         while end and not body[end - 1].strip():
             end -= 1

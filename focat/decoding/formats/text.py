@@ -88,7 +88,7 @@ class Paragraph:
         """The same paragraph with these sentences, broken into lines if it was."""
         text = self.indent + joint.join(translation.text for translation in translations)
         if len(self.lines) > 1:
-            wrapped = textwrap.wrap(text, self.width, break_long_words=False, break_on_hyphens=False)
+            wrapped = textwrap.wrap(text, self.width, expand_tabs=False, break_long_words=False, break_on_hyphens=False)
             text = eol.join(wrapped) if wrapped else text
         return text + self.end
 

@@ -36,7 +36,9 @@ RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder that `foc
 OtherRuns = Annotated[
     list[Path] | None, typer.Option("--with", metavar="RUN", help="Another run, to decide together. Repeatable.")
 ]
-WindowSize = Annotated[int | None, typer.Option(min=1, help="Sentences in a window; as in training if not given.")]
+WindowSize = Annotated[
+    int | None, typer.Option(min=1, max=1000, help="Sentences in a window; as in training if not given.")
+]
 ContextRule = Annotated[
     str | None, typer.Option(help="Target context: reuse (our own translations), regenerate (the paper) or none.")
 ]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -248,7 +247,7 @@ class Translator:
             slot.missing = 0
             return
         if not documents or documents[-1].closed:
-            documents.append(_Document(deque(maxlen=min(self.windows.before, sys.maxsize))))
+            documents.append(_Document(deque(maxlen=self.windows.before)))
         documents[-1].waiting.append(slot)
 
     def _choose(self, document: _Document, chosen: _Round) -> None:

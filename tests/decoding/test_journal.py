@@ -120,7 +120,7 @@ def test_fewer_questions(tmp_path: Path) -> None:
 def test_no_room_for_it(tmp_path: Path) -> None:
     """One line, also when what was not written is tried once more at the end."""
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    large = [[[Candidate(np.random.default_rng(0).integers(0, 10**9, 5000).tolist(), 0.0, True)]]]
+    large = [[[Candidate(np.random.default_rng(0).integers(0, 10**9, 500).tolist(), 0.0, True)]]]
 
     def fill_the_disk() -> None:
         with journal_of(tmp_path / "j", JOB) as journal:

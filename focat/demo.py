@@ -68,7 +68,7 @@ def run_demo(folder: Path, overrides: list[str], progress: Progress, console: Co
     if finished.exit_code:
         progress.say("not finished; the same command goes on from here")
         raise typer.Exit(finished.exit_code)
-    workshop = Workshop(load_plan("demo", overrides), folder, QUIET, read_only=True)
+    workshop = Workshop(load_plan("demo", overrides), folder, QUIET)
     works: dict[str, SystemWork] = {}
     for work in workshop.all_work():
         works.setdefault(work.system, work)  # with the first seed, if there are more

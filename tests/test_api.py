@@ -62,6 +62,13 @@ def test_a_mixture_is_refused(model: focat.Model) -> None:
         model.translate(["A.", ["B."]])  # type: ignore[list-item]
 
 
+def test_a_sentence_is_no_document(model: focat.Model) -> None:
+    with pytest.raises(FocatError, match="a document is a list of sentences"):
+        list(model.stream(["Hi there."]))
+    with pytest.raises(FocatError, match="ahead = -1: at least one sentence"):
+        model.stream([["Hi there."]], ahead=-1)
+
+
 def test_streams_without_end(model: focat.Model) -> None:
     documents = (["Where is the cat?", f"Tom is {number}."] for number in itertools.count())
     found = list(itertools.islice(model.stream(documents, ahead=4, nbest=2), 3))

@@ -194,6 +194,8 @@ class Translator:
 
         def lines() -> Iterator[str | None]:
             for document in documents:
+                if isinstance(document, str):
+                    raise FocatError(f"{document[:40]!r}: a document is a list of sentences; give [sentence, …]")
                 lengths.append(len(document))
                 yield from document
                 yield None

@@ -129,7 +129,7 @@ def show_plans(console: Console) -> None:
 def list_steps(name: str, folder: Path | None, overrides: Sequence[str], only: Sequence[str]) -> list[Record]:
     """Every step of a plan, and whether it is done."""
     loaded: LoadedPlan = load_plan(name, overrides)
-    workshop = Workshop(loaded, folder or default_folder(name), Progress(out=None), read_only=True)
+    workshop = Workshop(loaded, folder or default_folder(name), Progress(out=None))
     return [
         {"system": step.system, "seed": step.seed, "step": step.name, "done": work.result(step) is not None}
         for work in chosen_work(workshop, only)

@@ -61,11 +61,8 @@ class Step:
 class Results:
     """The folder of result files."""
 
-    def __init__(self, folder: Path, read_only: bool = False) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        if not read_only:
-            with disk_errors(folder):
-                folder.mkdir(parents=True, exist_ok=True)
 
     def path(self, step: Step) -> Path:
         """The file of a step."""
@@ -95,6 +92,8 @@ class Results:
             "result": result,
             "provenance": provenance,
         }
+        with disk_errors(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
         write_json(self.path(step), record)
         return record
 

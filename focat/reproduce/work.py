@@ -61,9 +61,9 @@ _DISTANCES = {"d=0": "0", "d=1": "1", "d=2": "2", "d=3": "3", "d>3": ">", "unkno
 class Workshop:
     """The folder of a plan: stores, runs and results."""
 
-    def __init__(self, loaded: LoadedPlan, folder: Path, progress: Progress, read_only: bool = False) -> None:
+    def __init__(self, loaded: LoadedPlan, folder: Path, progress: Progress) -> None:
         self.loaded, self.plan, self.folder, self.progress = loaded, loaded.plan, folder, progress
-        self.results = Results(folder / "results", read_only)
+        self.results = Results(folder / "results")
         self._suites: dict[str, Suite] = {}
 
     def check(self) -> None:
@@ -84,7 +84,11 @@ class Workshop:
             if not corpora:
                 raise FocatError(f"{self.loaded.where}: tests.{name}: give a corpus, or one under data.test")
             fingerprint(corpora)
-            _measures(test).check(has_source=True)
+            try:
+                _measures(test).check(has_source=True)
+            except FocatError as error:
+                problem = str(error).removeprefix("--metrics: ")
+                raise FocatError(f"{self.loaded.where}: tests.{name}.metrics: {problem}") from None
         if self.plan.analyses and settings.data.train and not getattr(settings.data, self.plan.analyse):
             raise FocatError(f"{self.loaded.where}: analyses: give a corpus under data.{self.plan.analyse}")
 

@@ -203,11 +203,16 @@ def _focat(context: str, options: argparse.Namespace, int8: bool) -> Callable[[l
     def regenerate_live(documents: list[list[Sentence]]) -> int:
         left = [iter(document) for document in documents]
 
-        def follow(i: int, _: list[Hypothesis]) -> Request | None:
+        decoded = 0
+
+        def follow(i: int, found: list[Hypothesis]) -> Request | None:
+            nonlocal decoded
+            decoded += len(found[0].tokens)
             return next(map(whole, left[i]), None)
 
         searcher.chains([whole(next(windows)) for windows in left], follow)
-        return sum(w.window for document in documents for w in document)
+        assert decoded == sum(w.window for document in documents for w in document)
+        return decoded
 
     def reuse(documents: list[list[Sentence]]) -> int:
         contexts = [document[0].context for document in documents]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -36,9 +37,7 @@ RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder that `foc
 OtherRuns = Annotated[
     list[Path] | None, typer.Option("--with", metavar="RUN", help="Another run, to decide together. Repeatable.")
 ]
-WindowSize = Annotated[
-    int | None, typer.Option(min=1, max=1000, help="Sentences in a window; as in training if not given.")
-]
+WindowSize = Annotated[int | None, typer.Option(min=1, help="Sentences in a window; as in training if not given.")]
 ContextRule = Annotated[
     str | None, typer.Option(help="Target context: reuse (our own translations), regenerate (the paper) or none.")
 ]
@@ -64,32 +63,36 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 
 def main() -> None:
     """Run a command; what a user can mend is one line and exit code 2."""
+    command = typer.main.get_command(app)  # called like this, it leaves all that can go wrong to us
     try:
-        sys.exit(app(standalone_mode=False))
-    except typer.Abort:
-        sys.exit(130)
+        with command.make_context("focat", sys.argv[1:]) as context:
+            command.invoke(context)
+    except typer.Exit as done:
+        sys.exit(done.exit_code)
     except FocatError as error:
         print(f"focat: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # whoever read our output has had enough
-        sys.stderr.close()
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            os.dup2(nowhere, stream.fileno())  # or what is left would be tried once more at the end
         sys.exit(0)
     except Exception as error:
-        if not hasattr(error, "format_message"):
+        if not hasattr(error, "format_message"):  # what typer finds wrong with the words themselves has one
             raise
         _wrong_words(error)
 
 
 def _wrong_words(error: Any) -> NoReturn:
-    """What the command line itself cannot be; a command without a word gets its help."""
-    context, message = getattr(error, "ctx", None), error.format_message().strip()
-    if context is not None and len(message.splitlines()) > 3:
+    """One line about the words of a command; where there are none, its help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
     else:
+        context = getattr(error, "ctx", None)
         where = "" if context is None else f"; see `{context.command_path} --help`"
-        print(f"focat: {' '.join(message.split()).rstrip('.')}{where}", file=sys.stderr)
+        print(f"focat: {' '.join(error.format_message().split()).rstrip('.')}{where}", file=sys.stderr)
     sys.exit(error.exit_code)
 
 

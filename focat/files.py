@@ -58,9 +58,10 @@ def whole_folder(path: Path) -> Iterator[Path]:
             shutil.rmtree(older, ignore_errors=True)
             beside.mkdir(parents=True)
             yield beside
+            rights = 0o666 & ~_umask()
             for file in beside.rglob("*"):
                 if file.is_file():
-                    file.chmod(0o666 & ~_umask())  # whoever wrote it may have meant it for themselves alone
+                    file.chmod(rights)  # whoever wrote it may have meant it for themselves alone
                     with file.open("rb") as opened:
                         sync(opened.fileno())
             _sync_folder(beside)

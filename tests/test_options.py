@@ -1,12 +1,17 @@
 """Options that several commands have, and what is said about those that cannot be."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from focat.config.schema import SearchSettings, WindowSettings
+from focat.decoding.jobs import Job, run_job
 from focat.errors import FocatError
 from focat.options import check_free, device_named, in_a_folder, named, one_of, some_of
+from focat.progress import QUIET
 from tests.evaluation.commands import refused
 
 
@@ -57,6 +62,29 @@ def test_a_pipe_is_not_replaced_by_a_file(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(FocatError, match="pipe: a device or pipe, where a file was expected"):
         in_a_folder(tmp_path / "pipe")
+
+
+def test_a_reader_who_has_had_enough():
+    """`focat config --reference | head -1` is no failure, and nothing is said about it."""
+    focat = f"{sys.executable} -m focat config --reference"
+    done = subprocess.run(
+        ["bash", "-c", f"{focat} | head -1; exit ${{PIPESTATUS[0]}}"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout.count("\n"), done.stderr) == (0, 1, "")
+
+
+def test_there_must_be_somewhere_to_write(monkeypatch, tmp_path):
+    (tmp_path / "in.txt").write_text("One.\n")
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(FocatError, match="standard output is closed; give -o FILE"):
+        run_job(Job(tmp_path / "in.txt"), None, [], QUIET)
+
+
+def test_what_no_model_can_take():
+    with pytest.raises(FocatError, match=r"--window 9{20}: ask for 1,000 sentences at most"):
+        WindowSettings().of_size(10**20 - 1)
+    with pytest.raises(ValueError, match="less than or equal to 10"):
+        SearchSettings(length_penalty=300)  # a length to this power is no number any more
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 from focat.config.data import DataSettings, FilePath, Section
 from focat.errors import FocatError
 
+MOST_SENTENCES = 1000  # in a window at test time; no model can take as many
 Share = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
 
@@ -60,6 +61,8 @@ class WindowSettings(Section):
         """
         if size is None:
             return self
+        if size > MOST_SENTENCES:
+            raise FocatError(f"--window {size}: ask for {MOST_SENTENCES:,} sentences at most")
         before = size - 1 - self.after
         if before < 0:
             raise FocatError(f"--window {size}: this model looks {self.after} sentences ahead; ask for more than that")

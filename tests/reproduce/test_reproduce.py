@@ -11,7 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from focat.errors import FocatError
 from focat.files import UNFINISHED
+from focat.progress import QUIET
+from focat.reproduce.plan import load_plan
+from focat.reproduce.work import Workshop
 from tests.reproduce.plans import TINY, write_plan
 from tests.training.launcher import Command, Launcher
 
@@ -239,6 +243,16 @@ def test_what_measuring_needs_is_missed_before_training(tmp_path: Path, launcher
     (tmp_path / "x.json").write_text('[{"src": 3}]')
     assert refused(suites={"x": {"path": "x.json"}}).startswith("x.json")
     assert not list((tmp_path / "out").iterdir())
+
+
+def test_suites_that_would_be_taken_together(tmp_path: Path) -> None:
+    own = {"source": ["a", "b"], "target": ["A"], "candidates": ["B", "C"], "right": 1}
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "same.jsonl").write_text(json.dumps(own))
+    plan = write_plan(tmp_path, {"suites": {name: {"path": f"{name}/same.jsonl"} for name in ("one", "two")}})
+    with pytest.raises(FocatError, match=r"suites\.one and suites\.two: both files are called same"):
+        Workshop(load_plan(str(plan), []), tmp_path / "out", QUIET).check()
 
 
 def test_results_of_others_are_not_touched(tmp_path: Path, launcher: Launcher) -> None:

@@ -67,6 +67,7 @@ def main() -> None:
     try:
         with command.make_context("focat", sys.argv[1:]) as context:
             command.invoke(context)
+        sys.exit(0)
     except typer.Exit as done:
         sys.exit(done.exit_code)
     except FocatError as error:

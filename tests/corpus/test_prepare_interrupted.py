@@ -27,7 +27,7 @@ from tests.corpus.test_prepare import files_in, write_corpus
 from tests.training.launcher import Command, Launcher
 
 ROOT = Path(__file__).parents[2]
-KILLS = 12
+KILLS = 8
 
 
 def write_config(folder: Path, name: str, documents: int, **more: Any) -> Path:

@@ -28,11 +28,11 @@ from focat.config.schema import ModelSettings, WindowSettings
 from focat.corpus.generated import write_suites
 from focat.corpus.tokenizer import Tokenizer
 from focat.evaluation.contrastive import Context, group_of
-from focat.evaluation.groups import Group, score_groups
+from focat.evaluation.prefix_scoring import Group, score_groups
 from focat.evaluation.scoring import RULES, Precision, Scores, score_texts
 from focat.evaluation.suites import read_suite
+from focat.hardware import device_named
 from focat.model.transformer import Transformer
-from focat.options import device_named
 from focat.windows.texts import WindowText
 
 BARS = {"times_naive": 2.5, "largest_difference": 1e-5}

@@ -79,8 +79,8 @@ def _measure(system: str, options: argparse.Namespace) -> Figures:
     from focat.config import Settings
     from focat.corpus.store import Store
     from focat.progress import Progress
-    from focat.training.processes import joined
-    from focat.training.run import Run
+    from focat.run import Run
+    from focat.training.distributed import joined
     from focat.training.trainer import Trainer
     from focat.windows.loader import Ahead, pinned
 
@@ -93,7 +93,11 @@ def _measure(system: str, options: argparse.Namespace) -> Figures:
                 "windows": {"before": options.before},
                 "model": {"preset": options.preset, "embeddings": "shared", "shift": "avg-corpus"},
                 "objective": {"discount": 0.01, "chunk_tokens": options.chunk_tokens},
-                "training": {"run": folder + "/run", "batch_tokens": options.batch_tokens, "device": options.device},
+                "training": {
+                    "output_dir": folder + "/run",
+                    "batch_tokens": options.batch_tokens,
+                    "device": options.device,
+                },
             }
         )
         trainer = Trainer(settings, store, Run.create(settings, store), processes, Progress(None))

@@ -176,8 +176,8 @@ def _focat(context: str, options: argparse.Namespace, int8: bool) -> Callable[[l
     from focat.config.schema import ModelSettings, SearchSettings, WindowSettings
     from focat.corpus.store import Store
     from focat.corpus.vocabulary import END, SEPARATOR
+    from focat.decoding.engine import Searcher
     from focat.decoding.requests import Hypothesis, Request
-    from focat.decoding.search import Searcher
     from focat.model import Transformer
 
     torch.manual_seed(1)
@@ -252,13 +252,13 @@ def _marian_model(options: argparse.Namespace) -> Any:
     vocabulary = Store(Path(options.store)).tokenizer.source.size
     config = MarianConfig(
         vocab_size=vocabulary + 1,  # Marian's padding, which is its start symbol too, comes last
-        d_model=settings.width,
+        d_model=settings.d_model,
         encoder_layers=settings.encoder_layers,
         decoder_layers=settings.decoder_layers,
         encoder_attention_heads=settings.heads,
         decoder_attention_heads=settings.heads,
-        encoder_ffn_dim=settings.feedforward,
-        decoder_ffn_dim=settings.feedforward,
+        encoder_ffn_dim=settings.d_ff,
+        decoder_ffn_dim=settings.d_ff,
         max_position_embeddings=1024,
         activation_function="relu",
         scale_embedding=True,

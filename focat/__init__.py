@@ -1,8 +1,8 @@
 """focat: context-aware machine translation by focused concatenation (Lupo, Dinarelli and Besacier, 2022)."""
 
-__version__ = "0.1.0"
-
 from typing import TYPE_CHECKING, Any
+
+from focat._version import __version__
 
 if TYPE_CHECKING:
     from focat.api import Model, load

@@ -16,20 +16,19 @@ import torch
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from focat import __version__
-from focat.config.schema import SearchSettings, WindowSettings
-from focat.corpus.tokenizer import Tokenizer, Vocabulary
-from focat.decoding.formats import Showing
-from focat.decoding.jobs import STDOUT, Figures, Job, run_job
-from focat.decoding.translation import Translation
-from focat.decoding.translator import AHEAD, Translator, parse_context
+from focat._version import __version__
+from focat.config.schema import SearchSettings
+from focat.corpus.tokenizer import Vocabulary
 from focat.errors import FocatError
 from focat.evaluation.document_scores import Pair, SentenceScore, score_documents
 from focat.evaluation.scoring import Precision
-from focat.files import digest_of, sha256
-from focat.options import device_named
+from focat.files import digest_of
 from focat.progress import QUIET, Progress
-from focat.training.run import Run
+from focat.run import TrainedSystem, load_system
+from focat.translation.formats import Showing
+from focat.translation.jobs import STDOUT, Figures, Job, run_job
+from focat.translation.result import Translation
+from focat.translation.translator import AHEAD, Translator, parse_context
 from focat.windows.texts import WindowText, batch_of_texts
 
 Weights = NDArray[np.float32]
@@ -37,26 +36,16 @@ Weights = NDArray[np.float32]
 
 def load(run: str | Path | Sequence[str | Path], device: str = "auto") -> Model:
     """The system that a run folder holds, or an ensemble of several; averaged weights are used where there are any."""
-    folders = [run] if isinstance(run, (str, Path)) else list(run)
-    if not folders:
-        raise FocatError("name a run, or several")
-    return Model([Run.open(Path(folder)) for folder in folders], device)
+    return Model(load_system(run, device))
 
 
 class Model:
     """A trained system, or several that decide together."""
 
-    def __init__(self, runs: Sequence[Run], device: str = "auto") -> None:
-        self.runs = list(runs)
-        self._settings = [run.settings for run in runs]
-        self.settings = self._settings[0]
-        self.tokenizer: Tokenizer = runs[0].tokenizer
-        for other in runs[1:]:
-            _check_same_vocabulary(runs[0].path, self.tokenizer, other.path, other.tokenizer)
-        self._weights = [run.weights_folder() for run in runs]
-        self.models = [
-            run.load_model(weights, device_named(device)) for run, weights in zip(runs, self._weights, strict=True)
-        ]
+    def __init__(self, system: TrainedSystem) -> None:
+        self.system = system
+        self.runs, self.models = system.runs, system.models
+        self.settings, self.tokenizer = system.settings, system.tokenizer
 
     @overload
     def translate(self, text: str, **options: Any) -> str: ...
@@ -129,7 +118,7 @@ class Model:
         return Translator(
             self.models,
             self.tokenizer,
-            self._windows(window),
+            self.system.windows(window),
             self._search_settings(search),
             parse_context(context or self.settings.decoding.target_context),
             constrained,
@@ -174,18 +163,14 @@ class Model:
         progress: Progress = QUIET,
     ) -> list[list[SentenceScore]]:
         """The same for many documents; what `focat score` does."""
-        windows = self._windows(window)
+        windows = self.system.windows(window)
         return score_documents(self.models, self.tokenizer, documents, windows, precision, progress)
 
     def score_signature(self, window: int | None = None, precision: Precision = "float32") -> str:
         """How scores with these settings are obtained: what a figure is to be quoted with."""
-        windows = self._windows(window)
-        weights = "+".join(sha256(folder / "weights.safetensors")[:8] for folder in self._weights)
+        windows = self.system.windows(window)
+        weights = "+".join(digest[:8] for digest in self.system.weights_digests)
         return f"score|window:{windows}|precision:{precision}|weights:{weights}|version:{__version__}"
-
-    def _windows(self, window: int | None) -> WindowSettings:
-        most = min(settings.windows.max_tokens for settings in self._settings)
-        return self.settings.windows.model_copy(update={"max_tokens": most}).of_size(window)
 
     def _search_settings(self, given: dict[str, Any]) -> SearchSettings:
         usual = {name: getattr(self.settings.decoding, name) for name in SearchSettings.model_fields}
@@ -197,10 +182,8 @@ class Model:
             raise FocatError(f"{place}{first['msg'].removeprefix('Value error, ')}") from None
 
     def _digests(self) -> list[str]:
-        return [
-            digest_of([sha256(weights / "weights.safetensors"), settings.model.model_dump()])
-            for settings, weights in zip(self._settings, self._weights, strict=True)
-        ]
+        digests = zip(self.runs, self.system.weights_digests, strict=True)
+        return [digest_of([weights, run.settings.model.model_dump()]) for run, weights in digests]
 
 
 @dataclass(frozen=True)
@@ -257,13 +240,3 @@ def _joined(pieces: Sequence[str], word: Sequence[int]) -> str:
 def _merged(weights: Weights, queries: Sequence[Sequence[int]], keys: Sequence[Sequence[int]]) -> Weights:
     of_keys = np.stack([weights[..., list(word)].sum(-1) for word in keys], -1)
     return np.stack([of_keys[..., list(word), :].mean(-2) for word in queries], -2)
-
-
-def _check_same_vocabulary(first: Path, ours: Tokenizer, other: Path, theirs: Tokenizer) -> None:
-    for side in ("source", "target"):
-        a, b = getattr(ours, side), getattr(theirs, side)
-        if a.model != b.model or a.normalisation != b.normalisation:
-            raise FocatError(
-                f"{other}: its {side} vocabulary is not that of {first}; "
-                "an ensemble needs runs that were trained on the same token store"
-            )

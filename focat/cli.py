@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from focat import __version__
+from focat._version import __version__
 from focat.errors import FocatError
 from focat.options import in_a_folder
 
@@ -121,7 +121,7 @@ def demo(
     """See it work: train, measure and report on three tiny systems and a generated corpus, in minutes on two cores."""
     from rich.console import Console
 
-    from focat.demo import run_demo
+    from focat.experiments.demo import run_demo
     from focat.progress import Progress
 
     _write_json(json_file, run_demo(folder, overrides or [], Progress(), Console(highlight=False)))
@@ -184,9 +184,9 @@ def inspect(
     json_file: JsonFile = None,
 ) -> None:
     """Look into a token store: counts, lengths, suspicious pairs, and windows coloured by segment."""
+    from focat.analysis.inspection import draw_windows, inspect_split, show_inspection
     from focat.config.schema import WindowSettings
     from focat.corpus.store import Store
-    from focat.windows.inspect import draw_windows, inspect_split, show_inspection
 
     found = inspect_split(Store(store), split, WindowSettings(before=before, after=after), windows)
     show_inspection(found)
@@ -222,8 +222,8 @@ def average(
     ] = "closest",
 ) -> None:
     """Average the weights of checkpoints around the best one."""
+    from focat.run import Run
     from focat.training.averaging import average, parse_rule
-    from focat.training.run import Run
 
     chosen = average(Run.open(run), count, parse_rule(rule))
     print(f"{run}/averaged: the mean of {len(chosen)} checkpoints: {', '.join(map(str, chosen))}")
@@ -348,9 +348,10 @@ def contrast(
     from focat.evaluation.scoring import parse_precision, parse_rule
     from focat.evaluation.suites import Form
     from focat.files import write_whole
-    from focat.options import check_free, device_named
+    from focat.hardware import device_named
+    from focat.options import check_free
     from focat.progress import Progress
-    from focat.training.run import Run
+    from focat.run import Run
 
     asking = Asking(
         parse_rule(rule),
@@ -592,13 +593,14 @@ def analyse(
     from focat.analysis.contributions import parse_sides
     from focat.analysis.robustness import parse_sizes
     from focat.analysis.systems import Chosen
-    from focat.analysis.tables import parse_by, show_analysis
     from focat.evaluation.scoring import parse_rule
     from focat.evaluation.suites import Form, context_files, read_suites
     from focat.evaluation.test_sets import SPLITS
     from focat.files import write_whole
-    from focat.options import check_free, device_named, one_of
+    from focat.hardware import device_named
+    from focat.options import check_free, one_of
     from focat.progress import Progress
+    from focat.reporting.analysis_tables import parse_by, show_analysis
 
     form, context = Form(detokenise, lowercase), context_files(context_source, context_target)
     chosen, shown = Chosen(one_of("--split", split, SPLITS), source, target, documents, limit), parse_by(by)
@@ -646,8 +648,8 @@ def reproduce(
     """Train and measure the systems of a plan, as often as it takes, and build the paper's tables."""
     from rich.console import Console
 
+    from focat.experiments import command
     from focat.progress import Progress
-    from focat.reproduce import command
 
     console, changes, chosen = Console(highlight=False, soft_wrap=True), overrides or [], only or []
     if plan is None:
@@ -705,7 +707,7 @@ def report(
     from focat.evaluation.suites import context_files, read_suites
     from focat.options import named
     from focat.progress import Progress
-    from focat.report.page import Choices, write_report
+    from focat.reporting.page import Choices, write_report
 
     page = output or (named(runs[0])[1] / "report.html" if len(runs) == 1 else Path("report.html"))
     write_report(

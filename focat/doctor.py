@@ -14,7 +14,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
-from focat import __version__
+from focat._version import __version__
 from focat.errors import FocatError
 from focat.evaluation import comet
 from focat.progress import Progress

@@ -1,15 +1,12 @@
-"""Options that several commands have: a choice among names, a file to write, NAME=FILE, a device."""
+"""Options that several commands have: a choice among names, a file to write, NAME=FILE."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from focat.errors import FocatError
-
-if TYPE_CHECKING:
-    import torch
 
 Name = TypeVar("Name", bound=str)
 
@@ -59,17 +56,3 @@ def named(argument: str | Path) -> tuple[str | None, Path]:
     if Path(argument).exists() or not cuts:
         return None, Path(argument)
     return next((cut for cut in cuts if cut[1].exists()), cuts[0])
-
-
-def device_named(name: str) -> torch.device:
-    """A device to compute on; `auto` takes a GPU if there is one."""
-    import torch
-
-    wanted = ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
-    try:
-        device = torch.empty(0, device=wanted).device
-    except (AssertionError, RuntimeError) as error:
-        raise FocatError(f"--device {name}: cannot be used here ({str(error).splitlines()[0]})") from None
-    if device.type == "meta":
-        raise FocatError(f"--device {name}: computes nothing; take auto, cpu, cuda or cuda:1")
-    return device

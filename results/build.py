@@ -28,9 +28,9 @@ from typing import Any
 
 from focat.config.loading import read_tree
 from focat.evaluation.significance import Interval, accuracy_interval
-from focat.report.plots import Plot, curves_plot, looks_of, points_plot
-from focat.reproduce.plan import Plan, load_plan
-from focat.reproduce.tables import Tables, build
+from focat.experiments.plan import Plan, load_plan
+from focat.experiments.tables import Tables, build
+from focat.reporting.plots import Plot, curves_plot, looks_of, points_plot
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "results.md"

@@ -15,8 +15,8 @@ from safetensors.torch import load_file, save_file
 import focat
 from focat.errors import FocatError
 from focat.files import write_json
-from focat.training.run import Run
-from tests.decoding.tiny import tiny_run
+from focat.run import Run
+from tests.translation.tiny import tiny_run
 
 torch.set_num_threads(1)
 

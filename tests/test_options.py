@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from focat.config.schema import SearchSettings, WindowSettings
-from focat.decoding.jobs import Job, run_job
 from focat.errors import FocatError
-from focat.options import check_free, device_named, in_a_folder, named, one_of, some_of
+from focat.hardware import device_named
+from focat.options import check_free, in_a_folder, named, one_of, some_of
 from focat.progress import QUIET
+from focat.translation.jobs import Job, run_job
 from tests.evaluation.commands import refused
 
 

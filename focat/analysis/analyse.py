@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 
-from focat import __version__
+from focat._version import __version__
 from focat.analysis.attention import attention_of
 from focat.analysis.contributions import Sides, contributions_of, droppable
 from focat.analysis.losses import curves, losses_of

@@ -22,8 +22,8 @@ from focat.corpus.store import Split
 from focat.errors import FocatError
 from focat.evaluation.significance import Floats
 from focat.progress import Progress
+from focat.run import Run
 from focat.training.objective import chunked_loss, token_weights
-from focat.training.run import Run
 from focat.windows.batch import Batch, Side
 from focat.windows.windows import Indices, cut_windows
 

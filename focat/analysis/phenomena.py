@@ -14,7 +14,7 @@ from focat.analysis.measures import Indices, Measure, Measures, accuracy, mean
 from focat.analysis.systems import System
 from focat.config.schema import WindowSettings
 from focat.evaluation.contrastive import Context, chosen, group_of
-from focat.evaluation.groups import Group, score_groups
+from focat.evaluation.prefix_scoring import Group, score_groups
 from focat.evaluation.scoring import Rule
 from focat.evaluation.significance import Floats
 from focat.evaluation.suites import Instance, Suite

@@ -18,11 +18,11 @@ from focat.analysis.systems import System
 from focat.config.schema import WindowSettings
 from focat.corpus.document import Document
 from focat.corpus.store import Split
-from focat.decoding.translator import Translator
 from focat.errors import FocatError
 from focat.evaluation.metrics import formula_of, measure
 from focat.evaluation.scoring import Rule
 from focat.progress import Progress
+from focat.translation.translator import Translator
 
 
 def parse_sizes(text: str) -> list[int]:

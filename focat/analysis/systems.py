@@ -27,7 +27,7 @@ from focat.evaluation.test_sets import TestSplit, corpus_of_files, documents_of
 from focat.files import digest_of, sha256
 from focat.model.transformer import Transformer
 from focat.progress import Progress
-from focat.training.run import Run
+from focat.run import Run
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class System:
     @property
     def windows(self) -> WindowSettings:
         """The windows it was trained with, all of full size."""
-        return self.settings.windows.model_copy(update={"sizes": "fixed"})
+        return self.settings.windows.model_copy(update={"sampling": "fixed"})
 
     @property
     def device(self) -> torch.device:

@@ -136,7 +136,7 @@ class CleaningSettings(Section):
     """Remove pairs whose two sides are the same text."""
     max_characters: PositiveInt | None = None
     """Remove pairs with a side longer than this many characters."""
-    max_ratio: Annotated[float, Field(gt=1)] | None = None
+    max_length_ratio: Annotated[float, Field(gt=1)] | None = None
     """Remove pairs where one side has over this many times the characters of the other (each counted with 10 more,
     so that short sentences are not judged by chance)."""
 

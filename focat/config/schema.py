@@ -26,7 +26,7 @@ class WindowSettings(Section):
     """The same on the target; as many as on the source if not given."""
     target_after: NonNegativeInt | None = None
     """The same on the target; as many as on the source if not given."""
-    sizes: Literal["fixed", "random"] = "fixed"
+    sampling: Literal["fixed", "random"] = "fixed"
     """`random` draws the number of context sentences of each window anew in each epoch, from none to all
     (multi-resolution training)."""
     max_tokens: Annotated[int, Field(ge=8)] = 1024
@@ -76,32 +76,32 @@ class WindowSettings(Section):
 
 PRESETS: dict[str, dict[str, Any]] = {
     "tiny": {
-        "width": 64,
-        "feedforward": 256,
+        "d_model": 64,
+        "d_ff": 256,
         "encoder_layers": 2,
         "decoder_layers": 2,
         "heads": 4,
         "dropout": 0.0,
     },
     "small": {
-        "width": 256,
-        "feedforward": 1024,
+        "d_model": 256,
+        "d_ff": 1024,
         "encoder_layers": 4,
         "decoder_layers": 4,
         "heads": 4,
         "dropout": 0.1,
     },
     "base": {
-        "width": 512,
-        "feedforward": 2048,
+        "d_model": 512,
+        "d_ff": 2048,
         "encoder_layers": 6,
         "decoder_layers": 6,
         "heads": 8,
         "dropout": 0.3,
     },
     "big": {
-        "width": 1024,
-        "feedforward": 4096,
+        "d_model": 1024,
+        "d_ff": 4096,
         "encoder_layers": 6,
         "decoder_layers": 6,
         "heads": 16,
@@ -115,9 +115,9 @@ class ModelSettings(Section):
 
     preset: Literal["tiny", "small", "base", "big"] = "base"
     """Sizes to start from; `base` and `big` are those of Vaswani et al. (2017)."""
-    width: PositiveInt = 512
+    d_model: PositiveInt = 512
     """Width of the representations."""
-    feedforward: PositiveInt = 2048
+    d_ff: PositiveInt = 2048
     """Width inside the feed-forward blocks."""
     encoder_layers: PositiveInt = 6
     """Layers of the encoder."""
@@ -167,8 +167,8 @@ class ModelSettings(Section):
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> ModelSettings:
-        if self.width % (2 * self.heads):
-            raise ValueError(f"width {self.width} must be a multiple of twice the number of heads, {self.heads}")
+        if self.d_model % (2 * self.heads):
+            raise ValueError(f"d_model {self.d_model} must be a multiple of twice the number of heads, {self.heads}")
         if self.local_heads is not None and self.attention != "long-short":
             raise ValueError("local_heads needs attention: long-short")
         if self.local_heads is not None and self.local_heads >= self.heads:
@@ -231,7 +231,7 @@ class BudgetSettings(Section):
 class TrainingSettings(Section):
     """The optimiser, its schedule, and what is kept."""
 
-    run: FilePath = Path("run")
+    output_dir: FilePath = Path("run")
     """Folder of the run: settings, tokenizer, checkpoints, log."""
     seed: int = 1
     """Seed of weights, dropout and the order of windows."""
@@ -241,7 +241,7 @@ class TrainingSettings(Section):
     """When training is over."""
     batch_tokens: PositiveInt = 32_768
     """Tokens of a batch with its padding, on the longer side."""
-    batches_per_update: PositiveInt = 1
+    gradient_accumulation: PositiveInt = 1
     """Batches whose gradients are added before each update, over all processes together."""
     optimizer: Literal["adam", "muon"] = "adam"
     """How weights move: by Adam (the paper), or in fewer updates by Muon, and Adam for what is no layer's matrix."""
@@ -276,13 +276,13 @@ class TrainingSettings(Section):
     or BLEU of greedy translations of a sample."""
     patience: PositiveInt | None = None
     """Stop after this many validations without improvement; never if not given."""
-    keep: PositiveInt = 5
+    keep_checkpoints: PositiveInt = 5
     """Checkpoints to keep, besides the best: those nearest to it, which averaging needs, and the last."""
     save_minutes: PositiveFloat = 10.0
     """Save at least this often, besides at each validation."""
     log_every: PositiveInt = 50
     """Write a line of figures every so many updates."""
-    samples: NonNegativeInt = 3
+    log_samples: NonNegativeInt = 3
     """Validation sentences to translate and show at each validation."""
 
 
@@ -295,10 +295,10 @@ class SearchSettings(Section):
     """Scores are divided by length to this power."""
     nbest: PositiveInt = 1
     """Translations to return for each window, the best first."""
-    max_ratio: PositiveFloat = 2.0
-    """A translation may have this many times the tokens of its source, and `max_extra` more."""
-    max_extra: NonNegativeInt = 20
-    """See `max_ratio`."""
+    max_length_ratio: PositiveFloat = 2.0
+    """A translation may have this many times the tokens of its source, and `max_length_offset` more."""
+    max_length_offset: NonNegativeInt = 20
+    """See `max_length_ratio`."""
     sample: bool = False
     """Draw each token at random by its probability, `nbest` times for each window, instead of looking for the best."""
     temperature: PositiveFloat = 1.0

@@ -64,8 +64,8 @@ class Cleaner:
             longer, shorter = shorter, longer
         if settings.max_characters is not None and longer > settings.max_characters:
             return "too long"
-        if settings.max_ratio is not None and (
-            longer + RATIO_ALLOWANCE > settings.max_ratio * (shorter + RATIO_ALLOWANCE)
+        if settings.max_length_ratio is not None and (
+            longer + RATIO_ALLOWANCE > settings.max_length_ratio * (shorter + RATIO_ALLOWANCE)
         ):
             return "ratio"
         return None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -23,6 +22,7 @@ from focat.config.data import NormalisationSettings, TokenizerSettings
 from focat.corpus.vocabulary import SPECIALS
 from focat.errors import FocatError
 from focat.files import write_json, write_whole
+from focat.hardware import cores
 
 # SentencePiece writes a space as ▁ and would read a ▁ of the text back as a space. A character that Unicode reserves
 # for internal use stands in for it; escaped itself, it can be in the text too.
@@ -158,11 +158,6 @@ def _why_not(settings: TokenizerSettings, error: RuntimeError) -> str:
         )
     reason = str(error).rpartition("] ")[2].strip() or str(error)
     return f"SentencePiece cannot make this vocabulary: {reason}"
-
-
-def cores() -> int:
-    """The cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _normalise(text: str, how: NormalisationSettings) -> str:

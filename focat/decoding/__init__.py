@@ -1,6 +1,6 @@
 """Decoding: weights and windows in, translations out (section 4 of the paper)."""
 
+from focat.decoding.engine import Searcher
 from focat.decoding.requests import Hypothesis, Request
-from focat.decoding.search import Searcher
 
 __all__ = ["Hypothesis", "Request", "Searcher"]

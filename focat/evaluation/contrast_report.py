@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from focat import __version__
+from focat._version import __version__
 from focat.config.schema import SearchSettings
 from focat.evaluation.contrastive import Answer, Context
 from focat.evaluation.disc import (
@@ -24,8 +24,8 @@ from focat.evaluation.disc import (
 )
 from focat.evaluation.generated_accuracy import OUTCOMES, Produced
 from focat.evaluation.scoring import RULES, Precision, Rule
-from focat.evaluation.suites.form import Form
 from focat.evaluation.suites.instance import Instance, Suite
+from focat.evaluation.suites.normalization import Form
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ import torch
 
 from focat.config.schema import SearchSettings, WindowSettings
 from focat.corpus.tokenizer import Tokenizer
-from focat.decoding.translator import Translator
 from focat.errors import FocatError
 from focat.evaluation.contrast_report import Result, Setup
 from focat.evaluation.contrastive import Context, TargetContext, Uneven, answers, with_own_context
@@ -30,7 +29,8 @@ from focat.files import sha256
 from focat.model.transformer import Transformer
 from focat.options import one_of
 from focat.progress import Progress
-from focat.training.run import Run
+from focat.run import Run
+from focat.translation.translator import Translator
 
 
 @dataclass(frozen=True)

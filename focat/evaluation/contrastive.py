@@ -11,7 +11,7 @@ import numpy as np
 
 from focat.config.schema import WindowSettings
 from focat.corpus.tokenizer import Tokenizer
-from focat.evaluation.groups import Group, score_groups
+from focat.evaluation.prefix_scoring import Group, score_groups
 from focat.evaluation.scoring import RULES, Precision, Rule, fits
 from focat.evaluation.suites.instance import Instance
 from focat.model.transformer import Transformer

@@ -15,8 +15,8 @@ from typing import Literal, get_args
 from focat.config.schema import SearchSettings
 from focat.corpus.tokenizer import Tokenizer
 from focat.corpus.vocabulary import END, SEPARATOR
+from focat.decoding.engine import Searcher
 from focat.decoding.requests import Request
-from focat.decoding.search import Searcher
 from focat.evaluation.contrastive import Context, group_of
 from focat.evaluation.suites.instance import Instance
 from focat.model.transformer import Transformer

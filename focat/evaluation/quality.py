@@ -16,7 +16,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from focat import __version__
+from focat._version import __version__
 from focat.corpus.text_files import Lines, is_blank, parallel_lines
 from focat.errors import FocatError
 from focat.evaluation import comet

@@ -12,7 +12,7 @@ from focat.corpus.store import Split, Store
 from focat.corpus.tokenizer import Tokenizer
 from focat.errors import FocatError
 from focat.progress import QUIET, Progress
-from focat.training.run import Run
+from focat.run import Run
 
 TestSplit = Literal["test", "dev"]
 SPLITS: tuple[TestSplit, ...] = ("test", "dev")

@@ -36,7 +36,7 @@ class SegmentEmbedding(nn.Module):
         rows = windows.size + 1  # row 0 is for padding and stays zero
         if kind == "one-hot" and rows > width:
             raise FocatError(
-                f"model.segment_embeddings: one-hot needs a model.width of {rows} or more for windows of "
+                f"model.segment_embeddings: one-hot needs a model.d_model of {rows} or more for windows of "
                 f"{windows.size} sentences, not {width}"
             )
         self.table: Tensor  # (size + 1, width)

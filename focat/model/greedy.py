@@ -11,10 +11,10 @@ from focat.windows.batch import Side
 
 
 @torch.no_grad()
-def greedy(model: Transformer, source: Side, max_ratio: float = 2.0, max_extra: int = 20) -> Tensor:
+def greedy(model: Transformer, source: Side, max_length_ratio: float = 2.0, max_length_offset: int = 20) -> Tensor:
     """The likeliest next token, again and again: (windows, length), PAD after `<E>`."""
     cache = model.start(model.encode(source))
-    most = int(max_ratio * source.tokens.shape[1]) + max_extra
+    most = int(max_length_ratio * source.tokens.shape[1]) + max_length_offset
     token = torch.full_like(source.tokens[:, :1], START)
     done = torch.zeros_like(token, dtype=torch.bool)
     tokens: list[Tensor] = []

@@ -19,7 +19,7 @@ class Residual(nn.Module):
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
         self.pre = settings.norm == "pre"
-        self.norm = nn.LayerNorm(settings.width)
+        self.norm = nn.LayerNorm(settings.d_model)
         self.dropout = nn.Dropout(settings.dropout)
 
     def enter(self, x: Tensor) -> Tensor:
@@ -44,8 +44,8 @@ class FeedForward(nn.Module):
         super().__init__()
         self.activation = settings.activation
         parts = 2 if settings.activation == "swiglu" else 1
-        self.wider = nn.Linear(settings.width, parts * settings.feedforward)
-        self.back = nn.Linear(settings.feedforward, settings.width)
+        self.wider = nn.Linear(settings.d_model, parts * settings.d_ff)
+        self.back = nn.Linear(settings.d_ff, settings.d_model)
         self.dropout = nn.Dropout(settings.activation_dropout)
         init_blocks(self.wider, parts)
         init_blocks(self.back)
@@ -67,7 +67,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.attention = SelfAttention(settings.width, settings.heads, settings.attention_dropout)
+        self.attention = SelfAttention(settings.d_model, settings.heads, settings.attention_dropout)
         self.around_attention = Residual(settings)
         self.feedforward = FeedForward(settings)
         self.around_feedforward = Residual(settings)
@@ -85,9 +85,9 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.attention = SelfAttention(settings.width, settings.heads, settings.attention_dropout)
+        self.attention = SelfAttention(settings.d_model, settings.heads, settings.attention_dropout)
         self.around_attention = Residual(settings)
-        self.cross_attention = CrossAttention(settings.width, settings.heads, settings.attention_dropout)
+        self.cross_attention = CrossAttention(settings.d_model, settings.heads, settings.attention_dropout)
         self.around_cross_attention = Residual(settings)
         self.feedforward = FeedForward(settings)
         self.around_feedforward = Residual(settings)

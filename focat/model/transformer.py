@@ -17,10 +17,10 @@ from focat.config.schema import ModelSettings, WindowSettings
 from focat.corpus.vocabulary import PAD, SPECIALS, START
 from focat.errors import FocatError
 from focat.model.attention import Record
-from focat.model.cache import BLOCK, DecoderCache, Memory
 from focat.model.embeddings import SegmentEmbedding
+from focat.model.kv_cache import BLOCK, DecoderCache, Memory
 from focat.model.layers import DecoderLayer, EncoderLayer
-from focat.model.patterns import (
+from focat.model.masks import (
     causal,
     check_global_layers,
     masks_of_layers,
@@ -69,7 +69,7 @@ class Transformer(nn.Module):
                 f"target {target_vocabulary}: set data.tokenizer.joint, or model.embeddings: tied"
             )
         self.settings, self.windows, self.shift = settings, windows, shift
-        width = settings.width
+        width = settings.d_model
         # a matrix with two uses is kept under one name, so that a checkpoint holds it once
         self.target_embedding = _embedding(target_vocabulary, width, PAD)
         self.source_embedding = None if settings.embeddings == "shared" else _embedding(source_vocabulary, width, PAD)
@@ -223,7 +223,7 @@ class Transformer(nn.Module):
 
     def _enter(self, side: Side, positions: Tensor, table: nn.Embedding, learned: nn.Embedding | None) -> Entry:
         """Tokens, positions and segments, added up."""
-        width = self.settings.width
+        width = self.settings.d_model
         x = table(side.tokens) * math.sqrt(width)  # (windows, length, width)
         turn = None
         if self.settings.positions == "rotary":

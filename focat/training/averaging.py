@@ -12,7 +12,7 @@ from torch import Tensor
 
 from focat.errors import FocatError
 from focat.files import whole_folder, write_json
-from focat.training.run import Run, read_weights
+from focat.run import Run, read_weights
 
 Rule = Literal["closest", "next"]
 RULES: tuple[Rule, ...] = ("closest", "next")

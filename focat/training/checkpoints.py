@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from focat.errors import FocatError
 from focat.files import UNFINISHED, sha256, whole_folder, write_json, write_whole
 from focat.progress import Progress
-from focat.training.run import CHECKSUMS, Run
+from focat.run import CHECKSUMS, Run
 from focat.windows.loader import Position
 
 _STATE, _WEIGHTS, _TRAINING = "state.json", "weights.safetensors", "training.safetensors"
@@ -36,7 +36,7 @@ class TrainingState:
     skipped: int = 0  # updates left out because their gradient was not finite
     validations: list[tuple[int, float]] = field(default_factory=list)  # (update, criterion; lower is better)
     finished: bool = False
-    batches_per_update: int = 1  # fixed when training begins, whatever the number of processes it goes on with
+    gradient_accumulation: int = 1  # fixed when training begins, whatever the number of processes it goes on with
 
     @property
     def position(self) -> Position:
@@ -106,8 +106,8 @@ def load_checkpoint(run: Run, progress: Progress) -> tuple[TrainingState, Path] 
         damaged.append(folder)
     if damaged:
         raise FocatError(
-            f"{run.path}: all checkpoints that training can go on from are damaged; give another training.run, and "
-            "training.init_from with the weights of an older checkpoint"
+            f"{run.path}: all checkpoints that training can go on from are damaged; give another "
+            "training.output_dir, and training.init_from with the weights of an older checkpoint"
         )
     return None
 

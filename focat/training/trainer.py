@@ -26,8 +26,9 @@ from focat.config import Settings
 from focat.corpus.store import Store
 from focat.errors import FocatError
 from focat.files import disk_errors, locked
-from focat.memory import memory_errors
+from focat.hardware import memory_errors
 from focat.progress import QUIET, Progress, shortened
+from focat.run import Run, load_weights
 from focat.training.checkpoints import (
     TrainingState,
     load_checkpoint,
@@ -37,17 +38,16 @@ from focat.training.checkpoints import (
     tidy,
     training_tensors,
 )
-from focat.training.masters import MasterWeights
+from focat.training.distributed import Processes, joined
+from focat.training.logger import Report, training_line, validation_line
+from focat.training.mixed_precision import MasterWeights
 from focat.training.objective import Losses
-from focat.training.optimiser import optimiser_of
-from focat.training.processes import Processes, joined
-from focat.training.reporting import Report, training_line, validation_line
-from focat.training.run import Run, load_weights
+from focat.training.optimizer import optimiser_of
 from focat.training.schedule import Spent, discount_at, learning_rate, share_spent
 from focat.training.step import TrainingStep, wants_compilation, wants_half_precision
 from focat.training.validation import bleu, bleu_sentences, dev_losses, translate_sentences
 from focat.windows.loader import Ahead, Loader, Update, pinned
-from focat.windows.scramble import scramble
+from focat.windows.splitmix64 import scramble
 
 _MOST_SKIPPED = 20  # updates in a row whose gradient is not finite: it will not get better by itself
 
@@ -56,8 +56,8 @@ def train(settings: Settings, progress: Progress) -> TrainingState:
     """Train, or go on with training, until the budget is spent; returns where training stands."""
     with joined(settings.training.device) as processes:
         store = Store(settings.data.store)
-        with _held(settings.training.run) if processes.first else nullcontext():
-            run = Run.create(settings, store) if processes.first else Run(settings.training.run)
+        with _held(settings.training.output_dir) if processes.first else nullcontext():
+            run = Run.create(settings, store) if processes.first else Run(settings.training.output_dir)
             processes.wait()
             trainer = Trainer(settings, store, run, processes, progress if processes.first else QUIET)
             with _memory_errors(settings):
@@ -92,14 +92,16 @@ class Trainer:
         self.model = run.build_model(settings).to(self.device)
         found = load_checkpoint(run, progress)
         self.state = (
-            found[0] if found else TrainingState(batches_per_update=max(training.batches_per_update, processes.count))
+            found[0]
+            if found
+            else TrainingState(gradient_accumulation=max(training.gradient_accumulation, processes.count))
         )
         self.loader = Loader(
             store.split("train"),
             settings.windows,
             training.batch_tokens,
             training.seed,
-            self.state.batches_per_update,
+            self.state.gradient_accumulation,
             processes.rank,
             processes.count,
         )
@@ -131,7 +133,7 @@ class Trainer:
         if self.state.update:
             self.progress.say(f"{self.run.path}: going on from update {self.state.update:,}")
         if self.processes.first:
-            tidy(self.run, self.state, training.keep)
+            tidy(self.run, self.state, training.keep_checkpoints)
         if self.state.finished and self._over():
             self.progress.say(f"{self.run.path} is finished; a larger training.budget or patience would go on")
             return self.state
@@ -280,8 +282,8 @@ class Trainer:
     def _samples_to_show(self) -> list[int]:
         """A few sentences of the dev set, others at each validation."""
         assert self.dev is not None
-        first = len(self.state.validations) * self.settings.training.samples
-        return [int(scramble(1, 6, first + i)[0] % len(self.dev)) for i in range(self.settings.training.samples)]
+        first = len(self.state.validations) * self.settings.training.log_samples
+        return [int(scramble(1, 6, first + i)[0] % len(self.dev)) for i in range(self.settings.training.log_samples)]
 
     def _translate(self, sentences: list[int]) -> list[Any]:
         assert self.dev is not None
@@ -299,7 +301,7 @@ class Trainer:
             if self.average:  # the average is what is used; the weights themselves are only needed to go on
                 training |= {f"weight.{name}": tensor for name, tensor in weights.items()}
                 weights = {name: tensor.cpu() for name, tensor in self.average.items()}
-            save_checkpoint(self.run, self.state, weights, training, self.settings.training.keep)
+            save_checkpoint(self.run, self.state, weights, training, self.settings.training.keep_checkpoints)
         self.processes.wait()
 
     def _restore(self, stored: dict[str, Tensor]) -> None:
@@ -381,8 +383,8 @@ def _closing(thing: Any) -> Iterator[None]:
 
 
 def _memory_errors(settings: Settings) -> AbstractContextManager[None]:
-    tokens, batches = settings.training.batch_tokens, settings.training.batches_per_update
+    tokens, batches = settings.training.batch_tokens, settings.training.gradient_accumulation
     return memory_errors(
         f"training.batch_tokens = {tokens}: does not fit into memory; training.batch_tokens={tokens // 2} with "
-        f"training.batches_per_update={batches * 2} makes the same updates in half of it"
+        f"training.gradient_accumulation={batches * 2} makes the same updates in half of it"
     )

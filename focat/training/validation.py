@@ -14,8 +14,8 @@ from focat.corpus.store import Split
 from focat.corpus.tokenizer import Tokenizer
 from focat.model.greedy import current_sentence, greedy
 from focat.model.transformer import Transformer
+from focat.training.distributed import Processes
 from focat.training.objective import Losses, chunked_loss, token_weights
-from focat.training.processes import Processes
 from focat.windows.loader import Loader
 from focat.windows.windows import cut_windows, gather
 
@@ -39,7 +39,7 @@ def dev_losses(
     model: Transformer, split: Split, settings: Settings, processes: Processes, precision: Precision
 ) -> Losses:
     """The losses of all windows of the dev set, added up over all processes."""
-    windows = settings.windows.model_copy(update={"sizes": "fixed"})
+    windows = settings.windows.model_copy(update={"sampling": "fixed"})
     loader = Loader(split, windows, settings.training.batch_tokens, rank=processes.rank, processes=processes.count)
     losses = Losses.none(processes.device)
     smoothing, chunk = settings.objective.label_smoothing, min(_CHUNK, settings.objective.chunk_tokens)
@@ -65,7 +65,7 @@ def translate_sentences(
     precision: Precision,
 ) -> list[Sample]:
     """Greedy translations of some sentences, each in its window."""
-    windows = cut_windows(split, settings.windows.model_copy(update={"sizes": "fixed"}))
+    windows = cut_windows(split, settings.windows.model_copy(update={"sampling": "fixed"}))
     rows = np.searchsorted(windows.current, sentences)
     rows = np.unique(rows[rows < len(windows)])
     samples = []
@@ -73,7 +73,9 @@ def translate_sentences(
         lengths = int(windows.source.lengths[some].max()), int(windows.target.lengths[some].max())
         batch = gather(split, windows, some, *lengths).to(str(device))
         with precision():
-            decoded = greedy(model, batch.source, settings.decoding.max_ratio, settings.decoding.max_extra)
+            decoded = greedy(
+                model, batch.source, settings.decoding.max_length_ratio, settings.decoding.max_length_offset
+            )
         for sentence, tokens in zip(windows.current[some].tolist(), decoded, strict=True):
             samples.append(
                 Sample(

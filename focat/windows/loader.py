@@ -52,12 +52,12 @@ class Loader:
         settings: WindowSettings,
         batch_tokens: int,
         seed: int = 0,
-        batches_per_update: int = 1,
+        gradient_accumulation: int = 1,
         rank: int = 0,
         processes: int = 1,
     ) -> None:
         self.split, self.settings = split, settings
-        self.batch_tokens, self.batches_per_update, self.seed = batch_tokens, batches_per_update, seed
+        self.batch_tokens, self.gradient_accumulation, self.seed = batch_tokens, gradient_accumulation, seed
         self.rank, self.processes = rank, processes
 
     def epoch(self, epoch: int) -> tuple[Windows, EpochOrder]:
@@ -67,7 +67,7 @@ class Loader:
 
     def updates_in(self, order: EpochOrder) -> int:
         """How many updates an epoch has; the last one may have fewer batches."""
-        return -(-len(order) // self.batches_per_update)
+        return -(-len(order) // self.gradient_accumulation)
 
     def updates(self, position: Position = Position()) -> Iterator[Update]:  # noqa: B008 (frozen)
         """The updates from a position on, without end."""
@@ -77,8 +77,8 @@ class Loader:
                 return
             count = self.updates_in(order)
             for update in range(position.update, count):
-                first = update * self.batches_per_update
-                beyond = min(first + self.batches_per_update, len(order))
+                first = update * self.gradient_accumulation
+                beyond = min(first + self.gradient_accumulation, len(order))
                 numbers = list(range(first + self.rank, beyond, self.processes))
                 tokens = windows.target.lengths[order.rows[order.bounds[first] : order.bounds[beyond]]].sum()
                 batches = [gather(self.split, windows, *order.batch(i)) for i in numbers or [first]]

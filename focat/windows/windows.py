@@ -16,8 +16,8 @@ from focat.config.schema import WindowSettings
 from focat.corpus.store import Sentences, Split
 from focat.corpus.vocabulary import END, PAD
 from focat.windows.batch import Batch, Side
-from focat.windows.scramble import scramble
 from focat.windows.segments import segments_of
+from focat.windows.splitmix64 import scramble
 
 Indices = NDArray[np.int64]
 
@@ -93,7 +93,7 @@ def _side(sentences: Sentences, span: Span, rows: Indices, current: Indices, len
 
 def _reach(count: int, settings: WindowSettings, seed: int, epoch: int) -> tuple[Indices, Indices]:
     """How far each window would reach if its document and its length let it."""
-    if settings.sizes == "fixed":
+    if settings.sampling == "fixed":
         return np.full(count, settings.before), np.full(count, settings.after)
     before = scramble(count, seed, epoch, 1) % np.uint64(settings.before + 1)
     after = scramble(count, seed, epoch, 2) % np.uint64(settings.after + 1)

@@ -52,7 +52,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
     prepare(Settings.model_validate(tree).data, QUIET)
     systems = {"focused": [], "plain": ["objective.discount={end: 1}"], "base": ["windows.before=0"]}
     for name, differences in systems.items():
-        train(load_settings(folder / "config.yaml", [*differences, f"training.run={folder}/{name}"]), QUIET)
+        train(load_settings(folder / "config.yaml", [*differences, f"training.output_dir={folder}/{name}"]), QUIET)
     (folder / "deixis_test.json").write_text(json.dumps(voita_suite("deixis", 8, 1000)), encoding="utf-8")
     entries, source, target = contrapro_suite(6, 1000)
     (folder / "pronouns.json").write_text(json.dumps(entries), encoding="utf-8")

@@ -11,7 +11,7 @@ from focat.config import Settings
 from focat.config.schema import WindowSettings
 from focat.corpus.store import Split
 from focat.corpus.vocabulary import SPECIALS
-from focat.training.run import Run
+from focat.run import Run
 from tests.model.examples import VOCABULARY, tiny
 from tests.windows.corpora import build_split
 

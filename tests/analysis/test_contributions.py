@@ -14,7 +14,7 @@ from focat.errors import FocatError
 from focat.evaluation.scoring import score_texts
 from focat.evaluation.suites import contrapro_instances
 from focat.progress import QUIET
-from focat.training.run import Run
+from focat.run import Run
 from focat.windows.batch import Batch
 from focat.windows.texts import WindowText
 from tests.analysis.corpora import VARIANTS, split, system

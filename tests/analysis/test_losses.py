@@ -11,7 +11,7 @@ from focat.analysis.losses import curves, losses_of
 from focat.analysis.robustness import parse_sizes, robustness_of
 from focat.errors import FocatError
 from focat.progress import QUIET
-from focat.training.run import Run
+from focat.run import Run
 from focat.windows.windows import cut_windows, gather
 from tests.analysis.corpora import VARIANTS, split, system
 

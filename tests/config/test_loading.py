@@ -54,15 +54,15 @@ def test_an_empty_file_is_the_defaults(write: Write) -> None:
 def test_a_file_wins_over_its_base_setting_by_setting(write: Write) -> None:
     write("base.yaml", "windows: {before: 1, max_tokens: 99}\nmodel: {preset: tiny}\n")
     settings = load_settings(write("a.yaml", "base: base.yaml\nwindows: {before: 2}\n"))
-    assert (settings.windows.before, settings.windows.max_tokens, settings.model.width) == (2, 99, 64)
+    assert (settings.windows.before, settings.windows.max_tokens, settings.model.d_model) == (2, 99, 64)
 
 
 def test_bases_have_bases_and_later_ones_win(write: Write) -> None:
-    write("deep/root.yaml", "training: {seed: 1, warmup: 1, keep: 1}\n")
+    write("deep/root.yaml", "training: {seed: 1, warmup: 1, keep_checkpoints: 1}\n")
     write("deep/left.yaml", "base: root.yaml\ntraining: {seed: 2, warmup: 2}\n")
     write("right.yaml", "training: {warmup: 3}\n")
     settings = load_settings(write("a.yaml", "base: [deep/left.yaml, right.yaml]\n"))
-    assert (settings.training.seed, settings.training.warmup, settings.training.keep) == (2, 3, 1)
+    assert (settings.training.seed, settings.training.warmup, settings.training.keep_checkpoints) == (2, 3, 1)
 
 
 def test_a_base_may_be_reached_on_two_ways(write: Write) -> None:
@@ -105,7 +105,7 @@ def test_a_base_is_a_file_name(write: Write, base: str) -> None:
 
 def test_a_path_starts_from_the_file_that_wrote_it(write: Write, tmp_path: Path) -> None:
     corpus = "{format: text, source: en.txt, target: ../de.txt}"
-    write("shared/base.yaml", f"data: {{store: stores/one, train: [{corpus}]}}\ntraining: {{run: /runs/one}}\n")
+    write("shared/base.yaml", f"data: {{store: stores/one, train: [{corpus}]}}\ntraining: {{output_dir: /runs/one}}\n")
     path = write("mine/a.yaml", "base: ../shared/base.yaml\ntraining: {init_from: other}\n")
     settings = load_settings(path)
 
@@ -118,13 +118,15 @@ def test_a_path_starts_from_the_file_that_wrote_it(write: Write, tmp_path: Path)
     assert (train.source.resolve(), train.target.resolve()) == (there("shared/en.txt"), there("de.txt"))
     assert settings.training.init_from is not None
     assert settings.training.init_from.resolve() == there("mine/other")
-    assert settings.training.run == Path("/runs/one")  # absolute is absolute
+    assert settings.training.output_dir == Path("/runs/one")  # absolute is absolute
 
 
 def test_a_path_on_the_command_line_starts_from_where_the_command_runs(write: Write) -> None:
-    settings = load_settings(write("sub/a.yaml", "data: {store: mine}\n"), ["data.store=other", "training.run=~/runs"])
+    settings = load_settings(
+        write("sub/a.yaml", "data: {store: mine}\n"), ["data.store=other", "training.output_dir=~/runs"]
+    )
     assert settings.data.store == Path("other")
-    assert settings.training.run == Path.home() / "runs"
+    assert settings.training.output_dir == Path.home() / "runs"
 
 
 # ------------------------------------------------------------------------------------------------------------ overrides
@@ -142,8 +144,8 @@ def test_a_path_on_the_command_line_starts_from_where_the_command_runs(write: Wr
         ("training.patience=null", "training.patience", None),
         ("training.betas=[0.8, 0.9]", "training.betas", (0.8, 0.9)),
         ("training.device=cuda:1", "training.device", "cuda:1"),
-        ("training.run=a=b", "training.run", Path("a=b")),
-        ("training.run=2024-13-45", "training.run", Path("2024-13-45")),  # looks like a date and is none
+        ("training.output_dir=a=b", "training.output_dir", Path("a=b")),
+        ("training.output_dir=2024-13-45", "training.output_dir", Path("2024-13-45")),  # looks like a date and is none
         ("data.source_language=[", "data.source_language", "["),  # is no YAML, so it is a text
     ],
 )
@@ -238,7 +240,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         ("training: {beam: 4}", "training.beam = 4: there is no such setting; did you mean decoding.beam?"),
         ("model: {label_smoothng: 0.1}", "did you mean objective.label_smoothing?"),
         # Nothing near: the names that there are.
-        ("windows: {xyzzy: 1}", "there is no such setting (here: after, before, max_tokens, sizes,"),
+        ("windows: {xyzzy: 1}", "there is no such setting (here: after, before, max_tokens, sampling,"),
         # Values.
         ("model: {norm: pst}", "model.norm = pst: should be 'post' or 'pre'; did you mean post?"),
         (
@@ -257,8 +259,8 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         ("training: {betas: [0.9]}", "training.betas.1: is needed and not given"),
         ("data: {store: 5}", "data.store = 5: should be a path"),
         ("windows: 3", "windows = 3: should be a section with before, after,"),
-        ("model: {width: 100}", "model: width 100 must be a multiple of"),
-        ("training: {seed: a, keep: b}", "training.seed = a: should be a whole number (and 1 more)"),
+        ("model: {d_model: 100}", "model: d_model 100 must be a multiple of"),
+        ("training: {seed: a, keep_checkpoints: b}", "training.seed = a: should be a whole number (and 1 more)"),
         # Corpora, which are one of several kinds.
         ("data: {train: 5}", "data.train = 5: should be a list"),
         (
@@ -291,8 +293,8 @@ def test_settings_survive_being_dumped_and_loaded_elsewhere(write: Write, given:
     once_more = load_settings(write("config.yaml", dump_settings(again)))
     assert dump_settings(again) == dump_settings(once_more) == dump_settings(loaded)
     assert again == once_more
-    assert again.model_dump(exclude={"data": True, "training": {"run"}}) == loaded.model_dump(
-        exclude={"data": True, "training": {"run"}}
+    assert again.model_dump(exclude={"data": True, "training": {"output_dir"}}) == loaded.model_dump(
+        exclude={"data": True, "training": {"output_dir"}}
     )
     assert again.data.train == loaded.data.train
     assert again.data.store == loaded.data.store.absolute()
@@ -319,7 +321,7 @@ def test_focat_config_shows_what_a_file_and_overrides_amount_to(write: Write, tm
     done = focat("config", "a.yaml", "windows.after=1", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     shown = yaml.safe_load(done.stdout)
-    assert (shown["windows"]["before"], shown["windows"]["after"], shown["model"]["width"]) == (1, 1, 64)
+    assert (shown["windows"]["before"], shown["windows"]["after"], shown["model"]["d_model"]) == (1, 1, 64)
 
 
 def test_focat_config_without_a_file_shows_the_defaults(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from focat.errors import FocatError
 IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     ({"windows": {"before": 1, "target_before": 2}}, "target_before is 2 but before is 1"),
     ({"windows": {"after": 1, "target_after": 2}}, "target_after is 2 but after is 1"),
-    ({"model": {"width": 100, "heads": 8}}, "width 100 must be a multiple of twice the number of heads, 8"),
-    ({"model": {"width": 24, "heads": 8}}, "width 24"),  # heads of 3: no room for sine and cosine halves
+    ({"model": {"d_model": 100, "heads": 8}}, "d_model 100 must be a multiple of twice the number of heads, 8"),
+    ({"model": {"d_model": 24, "heads": 8}}, "d_model 24"),  # heads of 3: no room for sine and cosine halves
     ({"model": {"local_heads": 2}}, "local_heads needs attention: long-short"),
     ({"model": {"attention": "long-short", "heads": 4, "local_heads": 4}}, "local_heads is 4 of 4 heads"),
     ({"model": {"global_layers": [1]}}, "global_layers needs attention: group"),
@@ -35,8 +35,17 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
 # Neighbours of the impossible ones: what the checks must let pass.
 POSSIBLE: list[dict[str, Any]] = [
     {},
-    {"windows": {"before": 2, "target_before": 2, "after": 1, "target_after": 0, "sizes": "random", "max_tokens": 8}},
-    {"model": {"width": 96, "heads": 8}},
+    {
+        "windows": {
+            "before": 2,
+            "target_before": 2,
+            "after": 1,
+            "target_after": 0,
+            "sampling": "random",
+            "max_tokens": 8,
+        }
+    },
+    {"model": {"d_model": 96, "heads": 8}},
     {"model": {"attention": "long-short", "heads": 4, "local_heads": 3}},
     {"model": {"attention": "group", "global_layers": [0, 5], "shift": "avg-sequence"}},
     {"model": {"embeddings": "shared", "shift": 100, "segment_embeddings": "one-hot"}},
@@ -70,10 +79,10 @@ OUT_OF_RANGE: list[dict[str, Any]] = [
     {"objective": {"discount": {"start": 2}}},
     {"training": {"betas": [0.9]}},
     {"training": {"betas": [0.9, 0.98, 0.99]}},
-    {"training": {"batches_per_update": 0}},
+    {"training": {"gradient_accumulation": 0}},
     {"training": {"budget": {"updates": 0}}},
     {"decoding": {"beam": 0}},
-    {"data": {"cleaning": {"max_ratio": 1}}},
+    {"data": {"cleaning": {"max_length_ratio": 1}}},
     {"data": {"train": [{"format": "text", "source": "a"}]}},
     {"data": {"train": [{"format": "pdf", "source": "a"}]}},
     {"unheard_of": 1},
@@ -115,7 +124,7 @@ def test_settings_cannot_be_changed_behind_the_back_of_their_checks() -> None:
 
 def test_the_default_model_is_the_papers() -> None:
     model = Settings().model
-    assert (model.width, model.feedforward, model.encoder_layers, model.decoder_layers) == (512, 2048, 6, 6)
+    assert (model.d_model, model.d_ff, model.encoder_layers, model.decoder_layers) == (512, 2048, 6, 6)
     assert (model.heads, model.dropout, model.norm, model.activation) == (8, 0.3, "post", "relu")
 
 

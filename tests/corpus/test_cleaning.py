@@ -10,7 +10,7 @@ from focat.config.data import CleaningSettings
 from focat.corpus.cleaning import REASONS, Cleaner
 from focat.corpus.document import Document
 
-EVERY_RULE = CleaningSettings(identical=True, max_characters=30, max_ratio=2)
+EVERY_RULE = CleaningSettings(identical=True, max_characters=30, max_length_ratio=2)
 
 # Few letters and many lengths, so that every rule meets pairs on both sides of its limit.
 sentences = st.text("ab ", max_size=40)
@@ -25,7 +25,7 @@ settings = st.builds(
     empty=st.booleans(),
     identical=st.booleans(),
     max_characters=st.none() | st.integers(1, 40),
-    max_ratio=st.none() | st.floats(1, 5, exclude_min=True),
+    max_length_ratio=st.none() | st.floats(1, 5, exclude_min=True),
 )
 
 
@@ -37,7 +37,7 @@ def faults_one_by_one(settings: CleaningSettings, source: str, target: str) -> l
         "identical": settings.identical and source == target,
         "too long": settings.max_characters is not None
         and any(len(side) > settings.max_characters for side in (source, target)),
-        "ratio": settings.max_ratio is not None and max(lengths) > settings.max_ratio * min(lengths),
+        "ratio": settings.max_length_ratio is not None and max(lengths) > settings.max_length_ratio * min(lengths),
     }
     return [reason for reason in REASONS if found[reason]]
 

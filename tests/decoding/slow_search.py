@@ -19,7 +19,7 @@ from focat.windows.segments import decoder_input, segments_of
 
 def small(words: int, seed: int = 0, shift: Any = 2, scale: float = 3.0, **settings: Any) -> Transformer:
     """A model with so few words that all translations can be tried, and far from uniform over them."""
-    sizes = {"width": 16, "feedforward": 24, "heads": 4, "encoder_layers": 1, "decoder_layers": 2, "dropout": 0.0}
+    sizes = {"d_model": 16, "d_ff": 24, "heads": 4, "encoder_layers": 1, "decoder_layers": 2, "dropout": 0.0}
     torch.manual_seed(seed)
     vocabulary = SPECIALS + words
     windows = WindowSettings(before=2, max_tokens=60)

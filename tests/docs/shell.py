@@ -77,12 +77,12 @@ def serve(address: str) -> None:
     import torch
 
     import focat.analysis.analyse
-    import focat.analysis.tables
     import focat.api
     import focat.cli
     import focat.evaluation.contrast_run
-    import focat.report.page
-    import focat.reproduce.command
+    import focat.experiments.command
+    import focat.reporting.analysis_tables
+    import focat.reporting.page
     import focat.training.trainer
 
     torch.optim.AdamW([torch.zeros(1)])  # the first optimiser imports half of PyTorch

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from focat.reproduce.plan import load_plan, plan_names
+from focat.experiments.plan import load_plan, plan_names
 from tests.docs.pages import ROOT, Page
 from tests.docs.shell import Shell
 from tests.evaluation.commands import focat

@@ -59,9 +59,13 @@ def _train(folder: Path, shell: Shell) -> None:
     tree["data"] |= {"source_language": "en", "target_language": "de"}
     tree["windows"] = {"before": 3}
     tree["training"]["budget"] = {"updates": 4}
-    tree["decoding"] = {"beam": 2, "max_ratio": 0.5, "max_extra": 3}  # they would hardly come to an end by themselves
+    tree["decoding"] = {
+        "beam": 2,
+        "max_length_ratio": 0.5,
+        "max_length_offset": 3,
+    }  # they would hardly come to an end by themselves
     (folder / "world.yaml").write_text(json.dumps(tree), encoding="utf-8")  # JSON is YAML
-    trains = (f"focat train world.yaml training.run={name} {difference}" for name, difference in SYSTEMS.items())
+    trains = (f"focat train world.yaml training.output_dir={name} {difference}" for name, difference in SYSTEMS.items())
     asked = (f"focat contrast {name} --suite deixis.json --instances {name}.jsonl" for name in ("base", "focused"))
     done = shell.run("\n".join(["focat prepare world.yaml", *trains, *asked]), folder)
     assert done.returncode == 0, done.stderr

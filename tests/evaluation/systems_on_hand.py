@@ -12,7 +12,7 @@ from focat.config import Settings
 from focat.corpus.prepare import prepare
 from focat.corpus.store import Store
 from focat.progress import QUIET
-from focat.training.run import Run
+from focat.run import Run
 
 
 def make_store(folder: Path) -> Path:
@@ -32,14 +32,18 @@ def make_store(folder: Path) -> Path:
 
 def make_run(store: Path, folder: Path, windows: dict[str, Any], seed: int = 1, **model: Any) -> Run:
     """A run with one checkpoint of random weights."""
-    sizes = {"preset": "tiny", "width": 16, "feedforward": 32, "heads": 2, "shift": 5}
+    sizes = {"preset": "tiny", "d_model": 16, "d_ff": 32, "heads": 2, "shift": 5}
     settings = Settings.model_validate(
         {
             "data": {"store": str(store)},
             "windows": windows,
             "model": {**sizes, **model},
-            "training": {"run": str(folder)},
-            "decoding": {"beam": 2, "max_ratio": 0.5, "max_extra": 4},  # untrained models talk without end
+            "training": {"output_dir": str(folder)},
+            "decoding": {
+                "beam": 2,
+                "max_length_ratio": 0.5,
+                "max_length_offset": 4,
+            },  # untrained models talk without end
         }
     )
     run = Run.create(settings, Store(store))

@@ -356,7 +356,9 @@ def test_what_is_translated_is_the_current_sentence_after_its_context(contrast_r
     model, tokenizer = contrast_run.load_model(), contrast_run.tokenizer
     lamp = ["Here is the lamp.", "Do you have time?"], ["Hier ist die Lampe.", "Hast du Zeit?"]
     twins = [instance(source=[*lamp[0], "It is new."], target=lamp[1], right=right) for right in (0, 1)]
-    found = generated_accuracy.produce(model, tokenizer, twins, Context(3, 3), SearchSettings(beam=1, max_extra=3))
+    found = generated_accuracy.produce(
+        model, tokenizer, twins, Context(3, 3), SearchSettings(beam=1, max_length_offset=3)
+    )
     (request,) = asked  # twins with the same context are translated once
     encode = tokenizer.target.encode
     assert request.prefix == [*encode(lamp[1][0]), SEPARATOR, *encode(lamp[1][1]), SEPARATOR]

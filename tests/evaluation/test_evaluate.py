@@ -9,7 +9,7 @@ from sacrebleu.metrics import BLEU, TER
 
 from focat.corpus.generated import generate
 from focat.evaluation.test_sets import documents_of
-from focat.training.run import Run
+from focat.run import Run
 from tests.evaluation.commands import focat, refused
 from tests.training.runs import settings_tree
 
@@ -110,7 +110,10 @@ def run(tmp_path_factory):
     settings = settings_tree(folder / "store", folder / "run")
     settings["data"]["test"] = [{"format": "generated", "documents": 3, "seed": 7}]
     settings["training"] |= {"budget": {"updates": 4}, "compile": "never"}
-    settings["decoding"] = {"max_ratio": 1.0, "max_extra": 2}  # who has learned nothing does not know when to stop
+    settings["decoding"] = {
+        "max_length_ratio": 1.0,
+        "max_length_offset": 2,
+    }  # who has learned nothing does not know when to stop
     (folder / "config.yaml").write_text(json.dumps(settings))
     for command in ("prepare", "train"):
         focat(folder, command, "config.yaml")

@@ -8,7 +8,7 @@ from focat.corpus.generated import contrapro_suite, voita_suite
 from focat.corpus.vocabulary import END, SEPARATOR
 from focat.errors import FocatError
 from focat.evaluation.contrastive import Context, group_of
-from focat.evaluation.groups import Group, score_groups
+from focat.evaluation.prefix_scoring import Group, score_groups
 from focat.evaluation.scoring import RULES, Scores, parse_rule, score_texts, sums
 from focat.evaluation.suites import contrapro_instances, voita_instances
 from focat.windows.batch import Side

@@ -17,7 +17,7 @@ from focat.evaluation.suites import (
     read_suite,
     voita_instances,
 )
-from focat.evaluation.suites.form import detokenise
+from focat.evaluation.suites.normalization import detokenise
 
 VOITA = {
     "src": "a _eos b _eos c _eos d",

@@ -43,7 +43,7 @@ def tiny(
     shift: int | Literal["avg-sequence"] = 0, windows: WindowSettings | None = None, seed: int = 0, **settings: Any
 ) -> Transformer:
     """A model of two layers in float64, without dropout, whose norms and biases are not the identity."""
-    sizes = {"width": 16, "feedforward": 24, "heads": 4, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
+    sizes = {"d_model": 16, "d_ff": 24, "heads": 4, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
     torch.manual_seed(seed)
     model = Transformer(
         ModelSettings(**{**sizes, **settings}),

@@ -67,7 +67,7 @@ def test_tables() -> None:
 
 
 def test_one_hot_needs_room() -> None:
-    with pytest.raises(FocatError, match=r"model\.width of 10"):
+    with pytest.raises(FocatError, match=r"model\.d_model of 10"):
         SegmentEmbedding("one-hot", WindowSettings(before=8), 8)
 
 

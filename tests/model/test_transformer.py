@@ -59,7 +59,7 @@ def slow_forward(model: Transformer, source: list[int], target: list[int], shift
     """The Transformer of Vaswani et al. for one window, with shifted sinusoids, token by token."""
     weights = {name: value.detach() for name, value in model.state_dict().items()}
     settings = model.settings
-    width, heads, pre = settings.width, settings.heads, settings.norm == "pre"
+    width, heads, pre = settings.d_model, settings.heads, settings.norm == "pre"
 
     def linear(x: Tensor, name: str) -> Tensor:
         return weights[f"{name}.weight"] @ x + weights[f"{name}.bias"]
@@ -96,8 +96,8 @@ def slow_forward(model: Transformer, source: list[int], target: list[int], shift
         out = []
         for x in xs:
             wide = linear(x, f"{name}.wider")
-            gated = wide[: settings.feedforward].clone().apply_(lambda v: slow_activation(v, settings.activation))
-            up = wide[settings.feedforward :] if settings.activation == "swiglu" else 1.0
+            gated = wide[: settings.d_ff].clone().apply_(lambda v: slow_activation(v, settings.activation))
+            up = wide[settings.d_ff :] if settings.activation == "swiglu" else 1.0
             out.append(linear(gated * up, f"{name}.back"))
         return out
 

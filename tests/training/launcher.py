@@ -91,7 +91,7 @@ def serve() -> None:
     import torch
 
     import focat.cli
-    import focat.reproduce.command  # which needs nearly everything there is
+    import focat.experiments.command  # which needs nearly everything there is
 
     torch.optim.AdamW([torch.zeros(1)])  # the first optimiser imports half of PyTorch
     for line in sys.stdin:

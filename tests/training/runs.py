@@ -14,8 +14,8 @@ from torch import Tensor
 from focat.config import Settings, load_settings
 from focat.corpus.store import Store
 from focat.progress import Progress
-from focat.training.processes import Processes
-from focat.training.run import Run
+from focat.run import Run
+from focat.training.distributed import Processes
 from focat.training.trainer import Trainer
 from tests.training.launcher import Command, Launcher
 
@@ -35,8 +35,8 @@ def settings_tree(store: Path, run: Path, dev_documents: int = 6) -> dict[str, A
         "windows": {"before": 2},
         "model": {
             "preset": "tiny",
-            "width": 32,
-            "feedforward": 64,
+            "d_model": 32,
+            "d_ff": 64,
             "encoder_layers": 1,
             "decoder_layers": 1,
             "heads": 2,
@@ -44,7 +44,7 @@ def settings_tree(store: Path, run: Path, dev_documents: int = 6) -> dict[str, A
         },
         "objective": {"discount": 0.01, "chunk_tokens": 100},
         "training": {
-            "run": str(run),
+            "output_dir": str(run),
             "device": "cpu",
             "budget": {"updates": 12},
             "batch_tokens": 500,
@@ -52,7 +52,7 @@ def settings_tree(store: Path, run: Path, dev_documents: int = 6) -> dict[str, A
             "warmup": 4,
             "validate_every": 4,
             "log_every": 2,
-            "samples": 0,
+            "log_samples": 0,
         },
     }
 

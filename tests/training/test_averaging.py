@@ -11,8 +11,8 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from focat.errors import FocatError
+from focat.run import Run
 from focat.training.averaging import Rule, average, choose, mean_weights, parse_rule
-from focat.training.run import Run
 from tests.training.runs import Lab
 
 UPDATES = [10, 20, 30, 40, 50, 60, 70]

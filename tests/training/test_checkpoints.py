@@ -12,6 +12,7 @@ import torch
 from focat.errors import FocatError
 from focat.files import UNFINISHED
 from focat.progress import QUIET
+from focat.run import Run, read_weights
 from focat.training.averaging import choose
 from focat.training.checkpoints import (
     TrainingState,
@@ -21,7 +22,6 @@ from focat.training.checkpoints import (
     save_checkpoint,
     training_tensors,
 )
-from focat.training.run import Run, read_weights
 from tests.training.runs import Lab, last_checkpoint, records, same_tensors, weights_of, without_time
 
 WEIGHTS = {"a": torch.arange(6.0).view(2, 3), "b": torch.ones(2)}

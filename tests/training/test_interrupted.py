@@ -18,13 +18,13 @@ from pathlib import Path
 import pytest
 
 from focat.files import UNFINISHED
+from focat.run import Run
 from focat.training.checkpoints import training_tensors
-from focat.training.run import Run
 from tests.training.launcher import ROOT, Launcher
 from tests.training.runs import Lab, last_checkpoint, records, same_tensors, weights_of, without_time
 
 SETTINGS = (
-    "windows.sizes=random",
+    "windows.sampling=random",
     "model.dropout=0.2",
     "model.attention_dropout=0.1",
     "objective.discount={start: 1.0, end: 0.0, begin_at: 0.1, end_at: 0.9}",
@@ -32,14 +32,14 @@ SETTINGS = (
     "training.schedule=cosine",
     "training.budget={epochs: 4}",
     "training.batch_tokens=700",
-    "training.batches_per_update=2",
+    "training.gradient_accumulation=2",
     "training.ema=0.9",
     "training.clip_norm=1.0",
     "training.validate_every=7",
     "training.patience=50",
     "training.save_minutes=0.0001",
     "training.log_every=3",
-    "training.keep=2",
+    "training.keep_checkpoints=2",
 )
 KILLS = 20
 

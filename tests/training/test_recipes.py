@@ -13,15 +13,15 @@ from focat.training.trainer import train
 SYSTEMS = sorted(path.stem for path in RECIPES.glob("*.yaml") if path.stem not in ("common", "demo"))
 TINY = [
     "model.preset=tiny",
-    "model.width=16",
-    "model.feedforward=32",
+    "model.d_model=16",
+    "model.d_ff=32",
     "model.encoder_layers=3",
     "model.decoder_layers=3",
     "model.heads=2",
     "training.batch_tokens=300",
     "training.budget={updates: 2}",
     "training.validate_every=2",
-    "training.samples=0",
+    "training.log_samples=0",
     "training.device=cpu",
 ]
 
@@ -36,7 +36,7 @@ def test_every_system_of_the_paper_has_a_recipe():
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_recipe_trains(system, stores, tmp_path):
     settings = load_settings(
-        Path(f"focat:{system}"), [*TINY, f"data.store={stores / 'store'}", f"training.run={tmp_path / 'run'}"]
+        Path(f"focat:{system}"), [*TINY, f"data.store={stores / 'store'}", f"training.output_dir={tmp_path / 'run'}"]
     )
     state = train(settings, QUIET)
     assert state.update == 2

@@ -15,7 +15,7 @@ import torch
 from focat.config import load_settings
 from focat.corpus.store import Store
 from focat.errors import FocatError
-from focat.training.run import Run, read_weights
+from focat.run import Run, read_weights
 from focat.windows.loader import Loader
 from tests.training.runs import Lab, last_checkpoint, records, same_tensors, weights_of
 
@@ -39,7 +39,7 @@ def test_a_run_can_be_moved_and_used_elsewhere(lab: Lab) -> None:
     assert kinds == {".safetensors", ".json", ".jsonl", ".yaml", ".model", ""}
     assert [file.name for file in elsewhere.rglob("*") if file.is_file() and not file.suffix] == ["best"]
 
-    said = lab.train(f"training.run={elsewhere}", "training.budget.updates=14")  # and it goes on there
+    said = lab.train(f"training.output_dir={elsewhere}", "training.budget.updates=14")  # and it goes on there
     assert "going on from update 12" in said
 
 
@@ -74,7 +74,7 @@ def test_weights_are_the_averaged_else_the_best_else_the_last(lab: Lab) -> None:
         ("training.learning_rate=0.1", "training.learning_rate = 0.005, not 0.1"),
         ("training.batch_tokens=400", "training.batch_tokens = 500, not 400"),
         ("training.ema=0.5", "training.ema = 0.0, not 0.5"),
-        ("model.width=64", "model.width = 32, not 64"),
+        ("model.d_model=64", "model.d_model = 32, not 64"),
         ("windows.before=1", "windows.before = 2, not 1"),
         ("objective.discount=0.5", "objective.discount = 0.01, not 0.5"),
     ],
@@ -83,7 +83,7 @@ def test_a_changed_setting_is_named(lab: Lab, override: str, named: str) -> None
     lab.trainer()
     with pytest.raises(FocatError) as error:
         lab.trainer(override)
-    assert str(error.value) == f"{lab.run}: was begun with {named}; set it back, or give another training.run"
+    assert str(error.value) == f"{lab.run}: was begun with {named}; set it back, or give another training.output_dir"
 
 
 def test_a_changed_setting_is_one_line_on_the_command_line(lab: Lab) -> None:
@@ -99,9 +99,11 @@ def test_the_budget_may_grow(lab: Lab) -> None:
     """Twice 6 updates are 12 updates; what does not touch learning may change as well, and is written down."""
     lab.train("training.budget.updates=6")
     assert "is finished; a larger training.budget" in lab.train("training.budget.updates=6")
-    lab.train("training.budget.updates=12", "training.log_every=1", "training.samples=0", "training.keep=2")
+    lab.train(
+        "training.budget.updates=12", "training.log_every=1", "training.log_samples=0", "training.keep_checkpoints=2"
+    )
     assert load_settings(lab.run / "config.yaml").training.log_every == 1
-    lab.train(f"training.run={lab.folder / 'at-once'}")
+    lab.train(f"training.output_dir={lab.folder / 'at-once'}")
     assert same_tensors(weights_of(lab.run), weights_of(lab.folder / "at-once"))
 
 
@@ -117,7 +119,7 @@ def test_a_folder_that_holds_something_else_is_refused(lab: Lab) -> None:
     lab.run.mkdir()
     (lab.run / "config.yaml").write_text("precious: work\n")
     said = lab.train(expect=2)
-    assert said == f"focat: {lab.run}: is not empty and holds no run; give another training.run\n"
+    assert said == f"focat: {lab.run}: is not empty and holds no run; give another training.output_dir\n"
     assert (lab.run / "config.yaml").read_text() == "precious: work\n"
     with pytest.raises(FocatError, match=r"holds no run \(there is no model.json\)"):
         Run.open(lab.run)
@@ -165,7 +167,7 @@ def test_init_from_a_run_and_from_a_checkpoint(lab: Lab) -> None:
     other = lab.folder / "other"
     best = Run.open(lab.run).weights_folder()
     for source, folder in ((lab.run, best), (lab.run / "checkpoints" / "0000004", None)):
-        trainer = lab.trainer(f"training.run={other}", f"training.init_from={source}")
+        trainer = lab.trainer(f"training.output_dir={other}", f"training.init_from={source}")
         weights = {name: parameter.detach() for name, parameter in trainer.model.named_parameters()}
         assert same_tensors(weights, read_weights(folder or source))
         assert trainer.state.update == 0
@@ -176,7 +178,7 @@ def test_init_from_holds_when_training_goes_on_in_the_same_words(lab: Lab, monke
     """A relative path is written down as an absolute one, and still is the same setting."""
     lab.train("training.budget.updates=4")
     monkeypatch.chdir(lab.folder)
-    relative = [f"training.run={lab.folder / 'other'}", f"training.init_from={os.path.relpath(lab.run)}"]
+    relative = [f"training.output_dir={lab.folder / 'other'}", f"training.init_from={os.path.relpath(lab.run)}"]
     lab.trainer(*relative)
     lab.trainer(*relative)
     with pytest.raises(FocatError, match=r"training\.init_from"):
@@ -186,21 +188,27 @@ def test_init_from_holds_when_training_goes_on_in_the_same_words(lab: Lab, monke
 def test_init_from_a_run_without_segment_embeddings(lab: Lab) -> None:
     """They are new here; everything else is taken over, and the other way round is refused."""
     lab.train("training.budget.updates=4")
-    wanted = [f"training.run={lab.folder / 'other'}", f"training.init_from={lab.run}", "training.budget.updates=4"]
+    wanted = [
+        f"training.output_dir={lab.folder / 'other'}",
+        f"training.init_from={lab.run}",
+        "training.budget.updates=4",
+    ]
     said = lab.train(*wanted, "model.segment_embeddings=learned")
     assert f"{lab.run} has no segment_embedding.table: it is learned from nothing" in said
-    trainer = lab.trainer(*wanted[1:], f"training.run={lab.folder / 'third'}", "model.segment_embeddings=learned")
+    trainer = lab.trainer(
+        *wanted[1:], f"training.output_dir={lab.folder / 'third'}", "model.segment_embeddings=learned"
+    )
     stored = read_weights(Run.open(lab.run).weights_folder())
     weights = {name: p.detach() for name, p in trainer.model.named_parameters() if name != "segment_embedding.table"}
     assert same_tensors(weights, stored)
-    back = [f"training.run={lab.folder / 'fourth'}", f"training.init_from={lab.folder / 'other'}"]
+    back = [f"training.output_dir={lab.folder / 'fourth'}", f"training.init_from={lab.folder / 'other'}"]
     assert "segment_embedding.table is 4×32 there and missing in this model" in lab.train(*back, expect=2)
 
 
 def test_init_from_another_model_is_refused(lab: Lab) -> None:
     lab.train("training.budget.updates=4")
     said = lab.train(
-        f"training.run={lab.folder / 'other'}", f"training.init_from={lab.run}", "model.feedforward=96", expect=2
+        f"training.output_dir={lab.folder / 'other'}", f"training.init_from={lab.run}", "model.d_ff=96", expect=2
     )
     assert "64×32 there and 96×32 in this model" in said or "64 there and 96 in this model" in said
 

@@ -19,9 +19,9 @@ from focat.corpus.store import Store
 from focat.corpus.vocabulary import PAD
 from focat.errors import FocatError
 from focat.progress import QUIET
+from focat.run import Run, read_weights
 from focat.training.checkpoints import training_tensors
 from focat.training.objective import Losses
-from focat.training.run import Run, read_weights
 from focat.training.schedule import learning_rate
 from focat.training.trainer import Trainer, _memory_errors, train
 from focat.training.validation import Sample, bleu
@@ -105,13 +105,13 @@ def test_a_signal_stops_after_saving_and_the_same_command_goes_on(lab: Lab, numb
 
     assert f"going on from update {stopped_at}\n" in lab.train(*settings)
     uninterrupted = lab.folder / "uninterrupted"
-    lab.train(*settings, f"training.run={uninterrupted}")
+    lab.train(*settings, f"training.output_dir={uninterrupted}")
     assert same_tensors(weights_of(lab.run), weights_of(uninterrupted))
     assert without_time(records(lab.run)) == without_time(records(uninterrupted))
 
 
 def test_samples_are_shown_and_logged(lab: Lab) -> None:
-    said = lab.train("training.budget.updates=8", "training.samples=2")
+    said = lab.train("training.budget.updates=8", "training.log_samples=2")
     first, second = (record["samples"] for record in records(lab.run, "validation"))
     store = Store(lab.store)
     dev, tokenizer = store.split("dev"), store.tokenizer
@@ -161,7 +161,10 @@ def test_a_budget_of_epochs(lab: Lab) -> None:
 def test_a_budget_of_minutes(lab: Lab) -> None:
     """1.2 seconds of training; the learning rate has come down nearly to zero by then, however many updates it was."""
     settings = lab.settings(
-        "training.budget={minutes: 0.02}", "training.schedule=linear", "training.log_every=1", "training.keep=1"
+        "training.budget={minutes: 0.02}",
+        "training.schedule=linear",
+        "training.log_every=1",
+        "training.keep_checkpoints=1",
     )
     begun = time.monotonic()
     state = train(settings, QUIET)
@@ -189,7 +192,7 @@ def test_patience(lab: Lab) -> None:
 
 @pytest.mark.parametrize("criterion", ["current", "discounted", "full", "bleu"])
 def test_criterion(lab: Lab, criterion: str) -> None:
-    state = train(lab.settings(f"training.criterion={criterion}", "decoding.max_ratio=0.1"), QUIET)
+    state = train(lab.settings(f"training.criterion={criterion}", "decoding.max_length_ratio=0.1"), QUIET)
     log = records(lab.run, "validation")
     sign = -1 if criterion == "bleu" else 1  # of BLEU, more is better
     assert [(record["update"], sign * record[criterion]) for record in log] == state.validations
@@ -200,7 +203,7 @@ def test_criterion(lab: Lab, criterion: str) -> None:
 
 
 def test_the_highest_bleu_is_the_best(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    trainer = lab.trainer("training.criterion=bleu", "decoding.max_ratio=0.1")
+    trainer = lab.trainer("training.criterion=bleu", "decoding.max_length_ratio=0.1")
     scores = iter([10.0, 30.0, 20.0])
     monkeypatch.setattr("focat.training.trainer.bleu", lambda samples: next(scores))
     for update in (4, 8, 12):
@@ -231,7 +234,7 @@ def test_a_loss_that_is_not_a_number_is_never_the_best(lab: Lab) -> None:
 
 def test_validation_is_that_of_one_window_after_the_other(lab: Lab) -> None:
     """Without batches, padding, chunks or dropout; windows have their full size, whatever training's have."""
-    trainer = lab.trainer("windows.sizes=random")
+    trainer = lab.trainer("windows.sampling=random")
     dev = trainer.dev
     assert dev is not None
     sums = {"current": 0.0, "context": 0.0}
@@ -258,7 +261,7 @@ def test_validation_is_that_of_one_window_after_the_other(lab: Lab) -> None:
 
 def test_gradients_of_two_batches_are_added_and_divided_by_all_target_tokens(lab: Lab) -> None:
     """By all of them, context included and not discounted, as in the paper; the discount itself is in the sum."""
-    trainer = lab.trainer("training.batches_per_update=2", "model.dropout=0", "objective.discount=0.3")
+    trainer = lab.trainer("training.gradient_accumulation=2", "model.dropout=0", "objective.discount=0.3")
     update = next(trainer.loader.updates())
     assert len(update.batches) == 2
     total, tokens = torch.zeros(()), 0
@@ -286,7 +289,9 @@ def test_figures_in_the_log_are_means_over_the_tokens_of_its_updates(lab: Lab) -
 
 def test_clipping(lab: Lab) -> None:
     """A long gradient is shortened and keeps its direction; a short one is left alone."""
-    free, short, long = (lab.trainer(f"training.clip_norm={c}", f"training.run={lab.run}-{c}") for c in (0, 0.01, 1e6))
+    free, short, long = (
+        lab.trainer(f"training.clip_norm={c}", f"training.output_dir={lab.run}-{c}") for c in (0, 0.01, 1e6)
+    )
     update = next(free.loader.updates())
     for trainer in (free, short, long):
         trainer._update(update)
@@ -317,7 +322,7 @@ def test_moving_average(lab: Lab) -> None:
     weights = {n.removeprefix("weight."): t for n, t in training_tensors(stored).items() if n.startswith("weight.")}
     assert same_tensors(weights, own)
 
-    plain = lab.trainer(f"training.run={lab.folder / 'plain'}", f"training.init_from={stored}")
+    plain = lab.trainer(f"training.output_dir={lab.folder / 'plain'}", f"training.init_from={stored}")
     plain.state.update = 3
     plain._validate(None, 1.0)
     assert plain.state.validations == trainer.state.validations
@@ -374,7 +379,7 @@ def test_dropout_depends_on_the_number_of_the_batch_alone(lab: Lab) -> None:
     update = next(trainer.loader.updates())
     found = []
     for number, draws in ((3, 0), (3, 100), (4, 0)):
-        other = lab.trainer("model.dropout=0.3", f"training.run={lab.run}-{len(found)}")
+        other = lab.trainer("model.dropout=0.3", f"training.output_dir={lab.run}-{len(found)}")
         torch.rand(draws)
         other._update(replace(update, numbers=[number]))
         found.append(gradients(other))
@@ -386,7 +391,7 @@ def test_half_precision_learns_the_same(lab: Lab) -> None:
     losses = {}
     for precision in ("float32", "bfloat16"):
         trainer = lab.trainer(
-            f"training.precision={precision}", f"training.run={lab.run}-{precision}", "model.dropout=0"
+            f"training.precision={precision}", f"training.output_dir={lab.run}-{precision}", "model.dropout=0"
         )
         for update in islice(trainer.loader.updates(), 6):
             trainer._update(update)
@@ -410,11 +415,11 @@ def test_half_precision_learns_the_same(lab: Lab) -> None:
     ],
 )
 def test_out_of_memory_says_what_to_set(lab: Lab, error: Exception) -> None:
-    with pytest.raises(FocatError) as told, _memory_errors(lab.settings("training.batches_per_update=3")):
+    with pytest.raises(FocatError) as told, _memory_errors(lab.settings("training.gradient_accumulation=3")):
         raise error
     assert str(told.value) == (
         "training.batch_tokens = 500: does not fit into memory; training.batch_tokens=250 with "
-        "training.batches_per_update=6 makes the same updates in half of it"
+        "training.gradient_accumulation=6 makes the same updates in half of it"
     )
 
 

@@ -67,4 +67,4 @@ def window_settings(draw: st.DrawFn, max_tokens: st.SearchStrategy[int] = st.int
     if draw(st.booleans()):
         given["target_after"] = draw(st.integers(0, after))
     sizes = draw(st.sampled_from(["fixed", "random"]))
-    return WindowSettings(before=before, after=after, sizes=sizes, max_tokens=draw(max_tokens), **given)
+    return WindowSettings(before=before, after=after, sampling=sizes, max_tokens=draw(max_tokens), **given)

@@ -62,7 +62,7 @@ def test_windows_of_a_batch_are_of_similar_length() -> None:
         assert len(set(windows.source.lengths[rows].tolist())) == 1
 
 
-@pytest.mark.parametrize("settings", [WindowSettings(before=2), WindowSettings(before=2, sizes="random")])
+@pytest.mark.parametrize("settings", [WindowSettings(before=2), WindowSettings(before=2, sampling="random")])
 def test_the_order_is_a_function_of_seed_and_epoch(settings: WindowSettings) -> None:
     def batches(seed: int, epoch: int) -> list[list[int]]:
         return batches_of(order_epoch(cut_windows(VARIED, settings, seed, epoch), 120, seed, epoch))

@@ -54,7 +54,7 @@ def contents(batch: Batch) -> list[object]:
     settings=window_settings(),
     batch_tokens=batch_tokens,
     processes=st.integers(1, 4),
-    batches_per_update=st.integers(1, 5),
+    gradient_accumulation=st.integers(1, 5),
     epoch=st.integers(0, 2),
     data=st.data(),
 )
@@ -63,7 +63,7 @@ def test_every_sentence_is_current_once_an_epoch_whatever_stops_in_between(
     settings: WindowSettings,
     batch_tokens: int,
     processes: int,
-    batches_per_update: int,
+    gradient_accumulation: int,
     epoch: int,
     data: st.DataObject,
 ) -> None:
@@ -72,7 +72,7 @@ def test_every_sentence_is_current_once_an_epoch_whatever_stops_in_between(
         return
 
     def loaders(number: int) -> list[Loader]:
-        return [Loader(split, settings, batch_tokens, 3, batches_per_update, rank, number) for rank in range(number)]
+        return [Loader(split, settings, batch_tokens, 3, gradient_accumulation, rank, number) for rank in range(number)]
 
     def current(updates: list[Update]) -> list[int]:
         return [sentence for update in updates for batch in counting(update) for sentence in batch.sentences.tolist()]
@@ -97,12 +97,14 @@ def test_every_sentence_is_current_once_an_epoch_whatever_stops_in_between(
 
 
 @few
-@given(split=full_splits, settings=window_settings(), batch_tokens=batch_tokens, batches_per_update=st.integers(1, 3))
+@given(
+    split=full_splits, settings=window_settings(), batch_tokens=batch_tokens, gradient_accumulation=st.integers(1, 3)
+)
 def test_a_resumed_stream_is_the_uninterrupted_one(
-    split: Split, settings: WindowSettings, batch_tokens: int, batches_per_update: int
+    split: Split, settings: WindowSettings, batch_tokens: int, gradient_accumulation: int
 ) -> None:
     def stream(position: Position) -> Iterator[Update]:
-        return Loader(split, settings, batch_tokens, 5, batches_per_update).updates(position)
+        return Loader(split, settings, batch_tokens, 5, gradient_accumulation).updates(position)
 
     whole = list(islice(stream(Position()), 6))
     for i, update in enumerate(whole[:-1]):
@@ -117,14 +119,14 @@ def test_a_resumed_stream_is_the_uninterrupted_one(
     split=full_splits,
     settings=window_settings(),
     batch_tokens=batch_tokens,
-    batches_per_update=st.integers(1, 5),
+    gradient_accumulation=st.integers(1, 5),
     processes=st.integers(2, 4),
 )
 def test_an_update_is_the_same_on_any_number_of_processes(
-    split: Split, settings: WindowSettings, batch_tokens: int, batches_per_update: int, processes: int
+    split: Split, settings: WindowSettings, batch_tokens: int, gradient_accumulation: int, processes: int
 ) -> None:
     def first_updates(rank: int, of: int) -> list[Update]:
-        return list(islice(Loader(split, settings, batch_tokens, 5, batches_per_update, rank, of).updates(), 4))
+        return list(islice(Loader(split, settings, batch_tokens, 5, gradient_accumulation, rank, of).updates(), 4))
 
     ranks = [first_updates(rank, processes) for rank in range(processes)]
     for alone, *parts in zip(first_updates(0, 1), *ranks, strict=True):
@@ -146,7 +148,7 @@ def test_an_update_is_the_same_on_any_number_of_processes(
 
 def test_epochs_and_updates_by_hand() -> None:
     # Five batches of one sentence: with two per update, three updates an epoch, the last with one batch.
-    loader = Loader(split_of_lengths([1] * 5), WindowSettings(before=0), 1, batches_per_update=2)
+    loader = Loader(split_of_lengths([1] * 5), WindowSettings(before=0), 1, gradient_accumulation=2)
     updates = list(islice(loader.updates(), 4))
     assert [len(update.batches) for update in updates] == [2, 2, 1, 2]
     assert [update.next for update in updates] == [Position(0, 1), Position(0, 2), Position(1, 0), Position(1, 1)]
@@ -154,7 +156,7 @@ def test_epochs_and_updates_by_hand() -> None:
     assert {update.of for update in updates} == {3}
     assert [update.target_tokens for update in updates] == [4, 4, 2, 4]  # a word and its end for each sentence
     # Of two processes, the second has nothing to do in the last update, but it takes part in it.
-    other = Loader(split_of_lengths([1] * 5), WindowSettings(before=0), 1, batches_per_update=2, rank=1, processes=2)
+    other = Loader(split_of_lengths([1] * 5), WindowSettings(before=0), 1, gradient_accumulation=2, rank=1, processes=2)
     updates = list(islice(other.updates(), 4))
     assert [update.idle for update in updates] == [False, False, True, False]
     assert [update.numbers for update in updates] == [[1], [3], [4], [1]]
@@ -168,7 +170,7 @@ def test_another_seed_is_another_stream() -> None:
 
 
 def test_random_windows_are_drawn_anew_in_each_epoch() -> None:
-    loader = Loader(split_of_lengths([1] * 20), WindowSettings(before=3, sizes="random"), 1000)
+    loader = Loader(split_of_lengths([1] * 20), WindowSettings(before=3, sampling="random"), 1000)
     batches = [update.batches[0] for update in islice(loader.updates(), 3)]  # one batch is the whole epoch
     sizes = [dict(zip(batch.sentences.tolist(), batch.source.current.tolist(), strict=True)) for batch in batches]
     assert sizes[0].keys() == sizes[1].keys() == sizes[2].keys() == set(range(20))

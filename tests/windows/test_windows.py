@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from focat.config.schema import WindowSettings
 from focat.corpus.store import Sentences, Split
 from focat.corpus.vocabulary import END, PAD, SEPARATOR
-from focat.windows.scramble import scramble
+from focat.windows.splitmix64 import scramble
 from focat.windows.windows import cut_windows, gather
 from tests.windows.corpora import build_split, many, split_of_lengths, splits, window_settings
 
@@ -45,7 +45,7 @@ def slow_windows(split: Split, settings: WindowSettings, seed: int, epoch: int) 
         members = range(split.documents[document], split.documents[document + 1])
         for current in members:
             before, after = settings.before, settings.after
-            if settings.sizes == "random":
+            if settings.sampling == "random":
                 before = int(scramble(current + 1, seed, epoch, 1)[current]) % (before + 1)
                 after = int(scramble(current + 1, seed, epoch, 2)[current]) % (after + 1)
             around = [sentence for sentence in members if -before <= sentence - current <= after]
@@ -165,7 +165,7 @@ def test_a_long_target_shortens_both_sides() -> None:
 
 def test_random_sizes_are_a_function_of_seed_and_epoch() -> None:
     split = split_of_lengths([1] * 50)
-    settings = WindowSettings(before=3, after=2, sizes="random")
+    settings = WindowSettings(before=3, after=2, sampling="random")
     drawn = {
         (seed, epoch): (windows.source.first.tolist(), windows.source.last.tolist())
         for seed in range(3)
@@ -188,7 +188,7 @@ def test_random_sizes_are_evenly_spread() -> None:
     # 4 × 3 combinations of what is before and after, 500 windows expected for each: 60 is over 2.7 deviations, and
     # the draw is the same for ever, so this can fail only if the drawing changes.
     split = split_of_lengths([0] * 6005)
-    windows = cut_windows(split, WindowSettings(before=3, after=2, sizes="random"), 7, 0)
+    windows = cut_windows(split, WindowSettings(before=3, after=2, sampling="random"), 7, 0)
     inner = slice(3, -2)  # away from the edges of the document
     reach = zip(
         (windows.current - windows.source.first)[inner].tolist(),

@@ -1,0 +1,278 @@
+"""Candidates that share a source and the beginning of their target are read together, and exactly as if alone.
+
+All that is asked about one source makes a tree. The source is encoded once. What all targets begin with is the stem,
+read once; from there each context goes its own way, up to where its candidates part, and then each candidate. (Twin
+instances of a suite have the same source, and differ in one sentence of the target context.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from focat.corpus.tokenizer import Tokenizer, Vocabulary
+from focat.corpus.vocabulary import END, PAD, SEPARATOR, START
+from focat.evaluation.scoring import Precision, Scores, log_probabilities, working_in
+from focat.model.kv_cache import Memory
+from focat.model.transformer import Transformer
+from focat.progress import QUIET, Progress
+from focat.windows.batch import Side
+from focat.windows.segments import segments_of
+
+Ids = NDArray[np.int64]
+_BATCH_TOKENS = {"cpu": 1024, "cuda": 24_576}  # of a batch on either side, padding included
+
+
+@dataclass(frozen=True)
+class Group:
+    """Candidate translations of one sentence in one context."""
+
+    source: tuple[str, ...]  # context, then the current sentence
+    target: tuple[str, ...]  # translated context
+    candidates: tuple[str, ...]
+
+
+@dataclass
+class _Branch:
+    """One target context and its candidates, each once: equal texts have equal scores."""
+
+    context: Ids
+    endings: list[Ids] = field(default_factory=list)  # tokens of each candidate, `<E>` included
+    places: list[int] = field(default_factory=list)  # of each candidate in the results
+
+    def grow(self) -> None:
+        """Find out how far its candidates go together; one token at least is left of each."""
+        common = _in_common([ending[:-1] for ending in self.endings])
+        self.prefix = np.concatenate([self.context, self.endings[0][:common]])
+        self.tails = [ending[common:] for ending in self.endings]
+
+
+@dataclass
+class _Tree:
+    """All that is asked about one source."""
+
+    source: Ids
+    branches: list[_Branch]
+
+    def grow(self) -> None:
+        """Find out how far its branches go together, and how long everything is."""
+        for branch in self.branches:
+            branch.grow()
+        prefixes = [branch.prefix for branch in self.branches]
+        self.stem = _in_common(prefixes)  # tokens
+        self.shape = (len(self.branches), max(len(branch.endings) for branch in self.branches))
+        self.lengths = np.array(
+            [
+                len(self.source),
+                self.stem + 1,
+                max(map(len, prefixes)) - self.stem,
+                max(len(tail) for branch in self.branches for tail in branch.tails) - 1,
+            ]
+        )
+
+
+@torch.no_grad()
+def score_groups(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    groups: Sequence[Group],
+    precision: Precision = "float32",
+    progress: Progress = QUIET,
+    batch_tokens: int | None = None,
+) -> Scores:
+    """Scores of all candidates of all groups, in a row."""
+    trees, places = _trees(groups, tokenizer)
+    device = model.output_weight.device
+    branches = [branch for tree in trees for branch in tree.branches]
+    count = sum(len(branch.endings) for branch in branches)
+    tokens = np.zeros((2, count), np.int64)
+    for branch in branches:
+        tokens[0, branch.places] = [len(ending) for ending in branch.endings]
+        tokens[1, branch.places] = len(branch.context)
+
+    found: list[Tensor] = []  # (2, candidates) of each batch: current and context
+    order: list[int] = []  # where they belong; -1 for nowhere
+    budget = batch_tokens or _BATCH_TOKENS.get(device.type, _BATCH_TOKENS["cpu"])
+    with progress.bar("scoring", "candidates", count) as bar, working_in(precision, device):
+        for batch in _batches(trees, budget):
+            found.append(_score(model, batch, device))
+            before = len(order)
+            for tree in batch:
+                for branch in tree.branches:
+                    order += branch.places + [-1] * (tree.shape[1] - len(branch.places))
+            bar.advance(sum(place >= 0 for place in order[before:]))
+        sums = np.zeros((2, count + 1))  # the last is for nobody
+        sums[:, order] = torch.cat(found, 1).cpu().numpy() if found else 0.0  # the only wait for the device
+    return Scores(sums[0, places], sums[1, places], tokens[0, places], tokens[1, places])
+
+
+def _trees(groups: Sequence[Group], tokenizer: Tokenizer) -> tuple[list[_Tree], Ids]:
+    """What there is to read, and where the result of each candidate of each group will be."""
+    sources = _encoded(tokenizer.source, (sentence for group in groups for sentence in group.source))
+    targets = _encoded(
+        tokenizer.target, (sentence for group in groups for sentence in (*group.target, *group.candidates))
+    )
+    trees: dict[tuple[tuple[str, ...], int], _Tree] = {}  # by source and number of target context sentences
+    branches: dict[tuple[tuple[str, ...], tuple[str, ...]], _Branch] = {}
+    known: dict[tuple[tuple[str, ...], tuple[str, ...], str], int] = {}
+    places = []
+    for group in groups:
+        root = (group.source, len(group.target))
+        if root not in trees:
+            joined = _joined(sources[sentence] for sentence in group.source)
+            joined[-1] = END
+            trees[root] = _Tree(joined, [])
+        context = (group.source, group.target)
+        if context not in branches:
+            branches[context] = _Branch(_joined(targets[sentence] for sentence in group.target))
+            trees[root].branches.append(branches[context])
+        for candidate in group.candidates:
+            key = (*context, candidate)
+            if key not in known:
+                branches[context].endings.append(np.append(targets[candidate], END))
+                branches[context].places.append(len(known))
+                known[key] = len(known)
+            places.append(known[key])
+    for tree in trees.values():
+        tree.grow()
+    return list(trees.values()), np.array(places, np.int64)
+
+
+def _encoded(vocabulary: Vocabulary, sentences: Iterable[str]) -> Mapping[str, Ids]:
+    distinct = list(dict.fromkeys(sentences))
+    tokens, lengths = vocabulary.encode_all(distinct)
+    return dict(zip(distinct, np.split(tokens, np.cumsum(lengths)[:-1]), strict=True)) if distinct else {}
+
+
+def _joined(sentences: Iterable[Ids]) -> Ids:
+    """Sentences, each closed by a separator."""
+    return np.concatenate([np.empty(0, np.int64), *(np.append(sentence, SEPARATOR) for sentence in sentences)])
+
+
+def _in_common(rows: Sequence[Ids]) -> int:
+    """How many tokens all rows begin with."""
+    shortest = min(map(len, rows))
+    block = np.stack([row[:shortest] for row in rows])
+    differ = (block != block[0]).any(0)
+    return int(differ.argmax()) if differ.any() else shortest
+
+
+def _batches(trees: Sequence[_Tree], budget: int) -> Iterator[list[_Tree]]:
+    """Trees of one shape and alike in their lengths, within a budget of padded tokens on either side."""
+
+    def likeness(tree: _Tree) -> tuple[float, ...]:
+        length, _, middle, tail = tree.lengths.tolist()
+        return (*tree.shape, math.ceil(2 * math.log2(1 + tail)), math.ceil(1.5 * math.log2(1 + middle)), length)
+
+    batch: list[_Tree] = []
+    longest = np.zeros(4, np.int64)
+    for tree in sorted(trees, key=likeness):
+        contexts, candidates = tree.shape
+        grown = np.maximum(longest, tree.lengths)
+        source, stem, middle, tail = grown.tolist()
+        cost = (len(batch) + 1) * max(source, stem + contexts * (middle + candidates * tail))
+        if batch and (tree.shape != batch[0].shape or cost > budget):
+            yield batch
+            batch, grown = [], tree.lengths
+        batch.append(tree)
+        longest = grown
+    if batch:
+        yield batch
+
+
+def _score(model: Transformer, batch: Sequence[_Tree], device: torch.device) -> Tensor:
+    """(2, candidates): log-probabilities of the current sentence and of the context; noise for missing candidates."""
+    contexts, candidates = batch[0].shape
+    branches = [branch for tree in batch for branch in tree.branches]
+    source = _padded([tree.source for tree in batch]).to(device)
+    memory = model.encode(Side(source, segments_of(source), (source == SEPARATOR).sum(-1)))
+    current = _column([int((tree.branches[0].context == SEPARATOR).sum()) for tree in batch], device)
+    stems = [tree.branches[0].prefix[: tree.stem] for tree in batch]
+    reader = _Reader(model, memory, current[:, 0], stems)
+    of_stem = reader.of_stems.repeat_interleave(contexts, 0)  # (trees · contexts, stem)
+    own = [branch.prefix[tree.stem :] for tree in batch for branch in tree.branches]
+    of_middle = reader.read(own, contexts)  # (trees · contexts, middle)
+    absent = [np.empty(0, np.int64)]
+    tails = [tail for branch in branches for tail in branch.tails + absent * (candidates - len(branch.tails))]
+    of_tail = reader.read(tails, candidates, last=True).sum(-1)  # (trees · contexts · candidates,)
+
+    lengths = _column([len(branch.context) for branch in branches], device)
+    begin = _column([tree.stem for tree in batch for _ in tree.branches], device)
+    stem_context = torch.arange(of_stem.shape[1], device=device) < lengths
+    middle_context = begin + torch.arange(of_middle.shape[1], device=device) < lengths
+    context = (of_stem * stem_context).sum(-1) + (of_middle * middle_context).sum(-1)  # (trees · contexts,)
+    shared = of_stem.sum(-1) + of_middle.sum(-1) - context
+    return torch.stack([shared.repeat_interleave(candidates) + of_tail, context.repeat_interleave(candidates)])
+
+
+class _Reader:
+    """Reads a tree level by level: what all rows have in common, then what each goes on with."""
+
+    def __init__(self, model: Transformer, memory: Memory, current: Tensor, stems: Sequence[Ids]) -> None:
+        self.model = model
+        self.cache = model.start(memory, current=current)
+        hidden = self._step([np.insert(stem, 0, START) for stem in stems])  # (trees, longest stem + 1, width)
+        self.of_stems = self._predicted(hidden, _padded(stems))
+        """(trees, longest stem) log-probabilities; 0 on padding."""
+        self.parting = _at(hidden, [len(stem) for stem in stems])  # (rows, width): what predicts the token to come
+
+    def read(self, rows: Sequence[Ids], fork: int, last: bool = False) -> Tensor:
+        """Log-probabilities (rows, length) of what `fork` rows go on with, for each row so far; 0 behind their ends.
+
+        Where rows fork, all see the same: one projection serves all. The end of the last row is predicted, not read.
+        """
+        labels, device = _padded(rows), self.parting.device
+        if not labels.shape[1]:
+            self._fork(fork)
+            return torch.zeros(labels.shape, dtype=torch.float64, device=device)
+        first = labels[:, :1].to(device)
+        logits = self.model.project(self.parting).float()  # (rows before the fork, vocabulary)
+        chances = logits.gather(1, first.view(-1, fork)) - logits.logsumexp(-1, keepdim=True)
+        of_first = chances.view(-1, 1).double()
+        self._fork(fork)
+        if labels.shape[1] == last:
+            return of_first
+        hidden = self._step([row[:-1] for row in rows] if last else rows)
+        if not last:  # contexts that differ have as many separators, so none is the beginning of another
+            self.parting = _at(hidden, [len(row) - 1 for row in rows])
+        return torch.cat((of_first, self._predicted(hidden, labels[:, 1:])), 1)
+
+    def _fork(self, fork: int) -> None:
+        if fork > 1:
+            self.cache.widen(fork)
+            self.parting = self.parting.repeat_interleave(fork, 0)
+
+    def _step(self, rows: Sequence[Ids]) -> Tensor:
+        return self.model.step(self.cache, _padded(rows).to(self.cache.current.device))
+
+    def _predicted(self, hidden: Tensor, labels: Tensor) -> Tensor:
+        """Of labels (rows, length), each by the hidden state in its place; 0 on padding, in float64."""
+        row, column = (labels != PAD).nonzero(as_tuple=True)
+        wanted = labels[row, column]
+        row, column, wanted = (each.to(hidden.device) for each in (row, column, wanted))
+        found = torch.zeros(labels.shape, dtype=torch.float64, device=hidden.device)
+        found[row, column] = log_probabilities(self.model, hidden[row, column], wanted).double()
+        return found
+
+
+def _at(hidden: Tensor, places: Sequence[int]) -> Tensor:
+    """(rows, width): of each row (length, width), the state at its place."""
+    return hidden.take_along_dim(_column(places, hidden.device)[..., None], 1)[:, 0]
+
+
+def _column(values: Sequence[int], device: torch.device) -> Tensor:
+    return torch.tensor(values, device=device)[:, None]
+
+
+def _padded(rows: Sequence[Ids]) -> Tensor:
+    """(rows, longest), PAD after the end."""
+    padded = np.full((len(rows), max(map(len, rows))), PAD, np.int64)
+    for i, row in enumerate(rows):
+        padded[i, : len(row)] = row
+    return torch.from_numpy(padded)

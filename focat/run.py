@@ -1,0 +1,256 @@
+"""A run folder: everything that one system is, self-contained, so that it can be moved, copied and loaded elsewhere.
+
+config.yaml, model.json, tokenizer/, checkpoints/NNNNNNN/, best, averaged/, log.jsonl (docs/formats.md).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from focat.config import Settings, dump_settings, load_settings
+from focat.config.schema import WindowSettings
+from focat.corpus.store import Store
+from focat.corpus.tokenizer import Tokenizer
+from focat.errors import FocatError
+from focat.files import UNFINISHED, sha256, write_json, write_whole
+from focat.hardware import device_named
+from focat.model.transformer import Transformer
+
+CHECKSUMS = "checksums.json"  # of the files of a checkpoint
+# What may differ when a run goes on: none of it touches what has been learned so far.
+_MAY_CHANGE: Any = {
+    "training": {
+        "budget",
+        "compile",
+        "device",
+        "keep_checkpoints",
+        "log_every",
+        "log_samples",
+        "output_dir",
+        "patience",
+        "save_minutes",
+    },
+    "data": True,  # the store's own digest is compared instead
+    "decoding": True,
+}
+
+
+class Run:
+    """The folder of one system."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.log = path / "log.jsonl"
+        self.averaged = path / "averaged"
+
+    @classmethod
+    def create(cls, settings: Settings, store: Store) -> Run:
+        """Begin a run, or go on with it if its settings are still the same where it matters."""
+        run = cls(settings.training.output_dir)
+        tokenizer = store.tokenizer
+        described = {
+            "source_vocabulary": tokenizer.source.size,
+            "target_vocabulary": tokenizer.target.size,
+            "shift": _resolve_shift(settings, store),
+            "store": store.manifest["keys"]["train"],
+        }
+        if (run.path / "config.yaml").exists() and (run.path / "model.json").exists():
+            run._check_same(settings, described)
+        elif not (run.path / "model.json").exists() and run._files():
+            raise FocatError(f"{run.path}: is not empty and holds no run; give another training.output_dir")
+        run.path.mkdir(parents=True, exist_ok=True)
+        write_json(run.path / "model.json", described)  # first: what follows may be interrupted, and is ours
+        tokenizer.save(run.path / "tokenizer")
+        write_whole(run.path / "config.yaml", dump_settings(settings))  # last: with it, the folder is a run
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> Run:
+        """A run that is there."""
+        for name in ("model.json", "config.yaml"):
+            if not (path / name).exists():
+                raise FocatError(f"{path}: holds no run (there is no {name}); name a folder that `focat train` made")
+        return cls(path)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings it was trained with."""
+        return load_settings(self.path / "config.yaml")
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Its own copy of the tokenizer."""
+        return Tokenizer.load(self.path / "tokenizer")
+
+    def build_model(self, settings: Settings | None = None) -> Transformer:
+        """The model with fresh weights."""
+        settings = settings or self.settings
+        described = self._described()
+        return Transformer(
+            settings.model,
+            settings.windows,
+            described["source_vocabulary"],
+            described["target_vocabulary"],
+            described["shift"],
+        )
+
+    def weights_folder(self) -> Path:
+        """Where the weights to use are: the average around the best checkpoint, else the best, else the last."""
+        if (self.path / "best").exists():
+            best = (self.path / "best").read_text(encoding="utf-8").strip()
+            average = self.averaged / "average.json"
+            # Training may have gone on and found a better one: then the average is of the past.
+            if average.exists() and json.loads(average.read_text(encoding="utf-8"))["best"] == int(best):
+                return self.averaged
+            return self.path / "checkpoints" / best
+        checkpoints = self.checkpoints()
+        if not checkpoints:
+            raise FocatError(f"{self.path}: has no checkpoint yet; train it first")
+        return checkpoints[-1]
+
+    def checkpoints(self) -> list[Path]:
+        """All checkpoints, oldest first; the name is the update."""
+        folder = self.path / "checkpoints"
+        return sorted(path for path in folder.glob("*") if path.name.isdigit()) if folder.exists() else []
+
+    def load_model(self, weights: Path | None = None, device: str | torch.device = "cpu") -> Transformer:
+        """The trained model, ready to use."""
+        model = self.build_model()
+        load_weights(model, weights or self.weights_folder())
+        return model.to(device).eval()
+
+    def _files(self) -> list[Path]:
+        return [f for f in self.path.iterdir() if f.suffix != UNFINISHED] if self.path.exists() else []
+
+    def _described(self) -> dict[str, Any]:
+        described: dict[str, Any] = json.loads((self.path / "model.json").read_text(encoding="utf-8"))
+        return described
+
+    def _check_same(self, settings: Settings, described: dict[str, Any]) -> None:
+        before, now = (_flat(s.model_dump(exclude=_MAY_CHANGE)) for s in (self.settings, settings))
+        for name in sorted(before.keys() | now.keys()):
+            if before.get(name) != now.get(name):
+                raise FocatError(
+                    f"{self.path}: was begun with {name} = {before.get(name)}, not {now.get(name)}; "
+                    "set it back, or give another training.output_dir"
+                )
+        if self._described() != described:
+            raise FocatError(f"{self.path}: was begun on another token store; give another training.output_dir")
+
+
+class TrainedSystem:
+    """The models of one run, or of several that form an ensemble, and the settings and tokenizer they share.
+
+    Every command that uses trained weights opens them here, through `load_system`.
+    """
+
+    def __init__(self, runs: Sequence[Run], device: str | torch.device = "auto") -> None:
+        self.runs = list(runs)
+        self.settings = runs[0].settings
+        self.tokenizer = runs[0].tokenizer
+        for other in runs[1:]:
+            _check_same_vocabulary(runs[0], other)
+        self.weights = [run.weights_folder() for run in runs]
+        self.device = device_named(device) if isinstance(device, str) else device
+        self.models = [run.load_model(folder, self.device) for run, folder in zip(runs, self.weights, strict=True)]
+        self._max_tokens = min(run.settings.windows.max_tokens for run in runs)
+
+    @property
+    def model(self) -> Transformer:
+        """The first model: the only one, unless this is an ensemble."""
+        return self.models[0]
+
+    @property
+    def weights_digests(self) -> list[str]:
+        """SHA-256 of the weights of each model, for signatures."""
+        return [sha256(folder / "weights.safetensors") for folder in self.weights]
+
+    def windows(self, size: int | None = None) -> WindowSettings:
+        """The windows of training, with `size` sentences if given, within what every model of the ensemble can take."""
+        return self.settings.windows.model_copy(update={"max_tokens": self._max_tokens}).of_size(size)
+
+
+def load_system(runs: str | Path | Sequence[str | Path], device: str | torch.device = "auto") -> TrainedSystem:
+    """Open a run, or several as an ensemble, and load the weights to use onto a device.
+
+    Raises:
+        FocatError: no run is named, a folder holds no run, or the runs have different vocabularies.
+    """
+    folders = [runs] if isinstance(runs, (str, Path)) else list(runs)
+    if not folders:
+        raise FocatError("name a run, or several")
+    return TrainedSystem([Run.open(Path(folder)) for folder in folders], device)
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """The weights that a checkpoint holds."""
+    path, sums = folder / "weights.safetensors", folder / CHECKSUMS
+    if not path.exists():
+        raise FocatError(f"{folder}: has no weights.safetensors")
+    if not os.access(path, os.R_OK):
+        raise FocatError(f"{path}: cannot be read; its owner has to permit it")
+    try:
+        known = json.loads(sums.read_text(encoding="utf-8")).get(path.name) if sums.exists() else None
+        if known is not None and sha256(path) != known:
+            raise ValueError("it does not match its checksum")
+        return load_file(path)
+    except Exception as error:
+        raise FocatError(f"{path}: is damaged ({error}); use another checkpoint") from None
+
+
+def load_weights(model: Transformer, folder: Path, may_lack: str | None = None) -> list[str]:
+    """Put stored weights into a model of the same shape; no pickle is involved.
+
+    Weights whose names begin with `may_lack` may be missing there, and stay as they are; returns which.
+    """
+    path, stored = folder / "weights.safetensors", read_weights(folder)
+    parameters = dict(model.named_parameters())
+    lacking = [name for name in parameters if may_lack and name.startswith(may_lack) and name not in stored]
+    for name in dict.fromkeys([*parameters, *stored]):
+        expected, found = (tensors[name].shape if name in tensors else None for tensors in (parameters, stored))
+        if expected != found and name not in lacking:
+            raise FocatError(
+                f"{path}: {name} is {_shape(found)} there and {_shape(expected)} in this model: "
+                "the two differ in model settings or vocabulary"
+            )
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            if name not in lacking:
+                parameter.copy_(stored[name])
+    return lacking
+
+
+def _shape(shape: torch.Size | None) -> str:
+    return "missing" if shape is None else "×".join(map(str, shape))
+
+
+def _resolve_shift(settings: Settings, store: Store) -> int | str:
+    return round(store.average_length) if settings.model.shift == "avg-corpus" else settings.model.shift
+
+
+def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value.absolute() if isinstance(value, Path) else value
+    return flat
+
+
+def _check_same_vocabulary(first: Run, other: Run) -> None:
+    for side in ("source", "target"):
+        a, b = getattr(first.tokenizer, side), getattr(other.tokenizer, side)
+        if a.model != b.model or a.normalisation != b.normalisation:
+            raise FocatError(
+                f"{other.path}: its {side} vocabulary is not that of {first.path}; "
+                "an ensemble needs runs that were trained on the same token store"
+            )

@@ -1,0 +1,272 @@
+"""SRT and WebVTT subtitles: one cue in, one cue out; all but the words stays as it is, byte for byte.
+
+A library that models subtitles would write its own idea of the file: other numbers, no notes, no positions, no styles.
+So a file is read as what it is, lines, among which the text of each cue is found by the timing line above it.
+"""
+
+from __future__ import annotations
+
+import html
+import itertools
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from focat.errors import FocatError
+from focat.translation.formats.lines import InputLines, cut_end
+from focat.translation.formats.parts import Part, verbatim
+from focat.translation.result import Translation
+
+_WIDTH = 42  # characters of a line that are read with ease: what broadcasters ask for
+_TIME = r"(?:\d+:)?\d{1,2}:\d{2}[.,]\d{1,3}"
+_TIMING = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s.*)?$")
+_NEARLY_TIMING = re.compile(r"\s*\d+(?:[:.,]\d+)+\s*-{1,3}>\s*\d")  # what was meant to be one
+_OVERRIDES = re.compile(r"(?:\{\\[^}]*\})+")  # {\an8} and the like, in front of a cue
+_TAG = re.compile(r"</?[A-Za-z0-9][^<>]*>|\{\\[^}]*\}")
+_OPENING = re.compile(r"\s*(<([A-Za-z]+)[^<>/]*>)")
+_UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u4e00-\u9fff]")  # Thai and Lao, Japanese, Chinese
+_DASH = re.compile(r"\s*[-‐‑–—]\s*(?=\S)")  # begins what someone says, where two speak
+
+
+def srt_parts(lines: InputLines) -> Iterator[Part]:
+    """The cues of a SubRip file, and what stands between them."""
+    between: list[str] = []  # lines that are not part of a cue's text
+    body: list[str] = []
+    number, start, cues = None, 0, 0  # of the cue whose text is being read
+    for line in lines:
+        if _is_timing(line, lines):
+            text, rest = _without_next_number(body, number, line_follows=True)
+            if cues:
+                yield cue_part(start, text, _srt_words, _srt_text)
+            before = [*between, *rest]
+            number = _number(before)
+            yield verbatim(lines.number, "".join([*before, line]))
+            between, body, start, cues = [], [], lines.number + 1, cues + 1
+        elif cues:
+            body.append(line)
+        else:
+            between.append(line)
+    if cues:
+        text, rest = _without_next_number(body, number)
+        yield cue_part(start, text, _srt_words, _srt_text)
+        between = rest
+    elif any(line.strip("\ufeff \t\r\n") for line in between):
+        raise FocatError(
+            f"{lines.path}: has no line like `00:00:01,000 --> 00:00:02,000`; is this SRT? (--format names others)"
+        )
+    yield verbatim(lines.number, "".join(between))
+
+
+def vtt_parts(lines: InputLines) -> Iterator[Part]:
+    """The cues of a WebVTT file; its header, notes, styles, regions, names and positions stay as they are."""
+    between: list[str] = []
+    body: list[str] | None = None  # the text of the cue that is being read
+    start = 0
+    for line in lines:
+        if lines.number == 1 and not re.match(r"\ufeff?WEBVTT(?:[ \t\r\n]|$)", line):
+            raise lines.error("does not begin with WEBVTT; is this WebVTT? (--format names others)")
+        timing = _is_timing(line, lines)
+        if body is not None and (timing or not line.strip()):  # a blank line ends a cue, and so does the next one
+            yield cue_part(start, body, _vtt_words, _vtt_text)
+            body = None
+        if body is not None:
+            body.append(line)
+            continue
+        between.append(line)
+        if timing:
+            yield verbatim(lines.number, "".join(between))
+            between, body, start = [], [], lines.number + 1
+    if body is not None:
+        yield cue_part(start, body, _vtt_words, _vtt_text)
+    if lines.number == 0:
+        raise FocatError(f"{lines.path}: is empty; a WebVTT file begins with WEBVTT")
+    yield verbatim(lines.number, "".join(between))
+
+
+def _is_timing(line: str, lines: InputLines) -> bool:
+    """Whether the times of a cue are in this line; if they only seem to be, the cue would be lost in another one."""
+    if _TIMING.match(line):
+        return True
+    if _NEARLY_TIMING.match(line):
+        raise lines.error(f"{line.strip()}: is no timing like `00:00:01,000 --> 00:00:02,000`; mend it")
+    return False
+
+
+def _number(before: Sequence[str]) -> int | None:
+    """The number of a cue, from the lines above its timing."""
+    last = before[-1].removeprefix("\ufeff") if before else ""
+    return int(last) if _is_number(last) else None
+
+
+def _is_number(line: str) -> bool:
+    return line.strip().isdecimal() and len(line) < 20
+
+
+def _without_next_number(
+    body: list[str], number: int | None, line_follows: bool = False
+) -> tuple[list[str], list[str]]:
+    """The text of a cue, and what follows it: blank lines and the number of the next cue.
+
+    `line_follows`: right below is the timing of the next cue, so that its number, if cues have any, is the last line.
+    """
+    end = len(body)
+    above_timing = line_follows and number is not None and end > 1 and bool(body[-1].strip())
+    while end and not body[end - 1].strip():
+        end -= 1
+    last = body[end - 1] if end else ""
+    follows_blank = end > 1 and not body[end - 2].strip()
+    follows_number = number is not None and _is_number(last) and int(last) == number + 1
+    if _is_number(last) and (follows_blank or follows_number or above_timing):
+        end -= 1
+        while end and not body[end - 1].strip():
+            end -= 1
+    return body[:end], body[end:]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What one person says in a cue."""
+
+    dash: str
+    text: str
+    lines: int
+
+
+@dataclass(frozen=True)
+class Cue:
+    """The text of a cue, taken apart."""
+
+    opening: str  # what encloses all of it
+    closing: str
+    every_line: bool  # whether it encloses each line rather than the whole
+    turns: Sequence[Turn]
+    width: int
+    eol: str
+    end: str
+
+    def write(self, spell: Callable[[str], str], translations: Sequence[Translation]) -> str:
+        """The same cue with these words."""
+        lines: list[str] = []
+        for turn, translation in zip(self.turns, translations, strict=True):
+            first, *others = balanced(translation.text, turn.lines, self.width)
+            lines += [spell(line) for line in (turn.dash + first, *others)]
+        if self.every_line:
+            return self.eol.join(f"{self.opening}{line}{self.closing}" for line in lines) + self.end
+        return self.opening + self.eol.join(lines) + self.closing + self.end
+
+
+def cue_part(line: int, body: Sequence[str], words: Callable[[str], str], spell: Callable[[str], str]) -> Part:
+    """The part of a cue's text; `words` reads what the format spells in its own way, and `spell` writes it."""
+    texts = [text for text, _ in map(cut_end, body) if text.strip()]
+    opening, texts, closing, every_line = _enclosed(texts)
+    lost = "styling of some words" if any(_TAG.search(text) for text in texts) else None
+    turns = [
+        Turn(turn.dash, words(turn.text), turn.lines)
+        for turn in _turns([" ".join(_TAG.sub("", text).split()) for text in texts])
+        if words(turn.text).strip()
+    ]
+    if not turns:
+        return verbatim(line, "".join(body))
+    eol, end = cut_end(body[0])[1] or "\n", cut_end(body[-1])[1]
+    width = max(_WIDTH, *(len(words(_TAG.sub("", text))) for text in texts))
+    cue = Cue(opening, closing, every_line, turns, width, eol, end)
+    return Part(line, [turn.text for turn in turns], partial(cue.write, spell), lost=lost)
+
+
+def _enclosed(texts: list[str]) -> tuple[str, list[str], str, bool]:
+    """What encloses a whole cue, or each of its lines alike: before, the lines inside, after, and which of the two."""
+    opening = closing = ""
+    while texts:
+        if match := _OVERRIDES.match(texts[0]):
+            opening, texts = opening + match[0], [texts[0][match.end() :], *texts[1:]]
+            continue
+        match = _OPENING.match(texts[0])
+        if not match:
+            break
+        tag, close = match[1], f"</{match[2]}>"
+        inside = [texts[0][match.end() :], *texts[1:]]
+        closers = sum(text.count(close) for text in inside)
+        if closers == 0 and match[2] == "v":  # who speaks; WebVTT lets the whole cue be theirs
+            opening, texts = opening + tag, inside
+        elif closers == 1 and inside[-1].rstrip().endswith(close) and not any(tag in text for text in inside):
+            opening, closing = opening + tag, close + closing
+            texts = [*inside[:-1], inside[-1].rstrip().removesuffix(close)]
+        elif (
+            not opening
+            and len(texts) > 1
+            and all(t.strip().startswith(tag) and t.strip().endswith(close) and t.count(close) == 1 for t in texts)
+        ):
+            return tag, [t.strip().removeprefix(tag).removesuffix(close) for t in texts], close, True
+        else:
+            break
+    return opening, texts, closing, False
+
+
+def _turns(texts: Sequence[str]) -> list[Turn]:
+    """Lines joined; where a dash begins a line, someone else speaks, unless only one person has one."""
+    turns: list[Turn] = []
+    for text in texts:
+        dash = _DASH.match(text)
+        dashes = turns and turns[0].dash
+        if not turns:
+            turns.append(Turn(dash[0] if dash else "", text[dash.end() if dash else 0 :], 1))
+        elif dash and dashes:
+            turns.append(Turn(dash[0], text[dash.end() :], 1))
+        else:
+            last = turns[-1]
+            turns[-1] = Turn(last.dash, f"{last.text} {text}".strip(), last.lines + 1)
+    return turns
+
+
+def balanced(text: str, lines: int, width: int) -> list[str]:
+    """A text broken into so many lines of about the same length, or more if one would be wider than `width`.
+
+    Lines like to end where a clause does. A script without spaces is broken anywhere; its characters are twice as wide.
+    """
+    words = text.split()
+    if len(words) < 2:
+        half = max(width // 2, 1)
+        step = -(-len(text) // max(-(-len(text) // half), 1)) or 1
+        return [text[i : i + step] for i in range(0, len(text), step)] if _UNSPACED.search(text) else [text]
+    lines = min(max(lines, len(textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False))), len(words))
+    ends = list(itertools.accumulate(len(word) + 1 for word in words))  # where each word ends, with a space after it
+
+    def cost(first: int, last: int) -> float:
+        length = ends[last] - 1 - (ends[first - 1] if first else 0)
+        return length**2 * (0.8 if words[last][-1] in ",.;:!?…" else 1.0) + (length > width) * 1e9
+
+    # breaks[i]: the cheapest way to break words up to i into the lines so far, and where its last line begins
+    breaks = [[(cost(0, i), 0) for i in range(len(words))]]
+    for n in range(1, lines):
+        above = breaks[-1]
+        breaks.append(
+            [
+                min((above[first - 1][0] + cost(first, i), first) for first in range(n, i + 1)) if i >= n else (1e18, 0)
+                for i in range(len(words))
+            ]
+        )
+    found: list[str] = []
+    last = len(words) - 1
+    for row in reversed(breaks):
+        first = row[last][1]
+        found.insert(0, " ".join(words[first : last + 1]))
+        last = first - 1
+    return found
+
+
+def _srt_words(text: str) -> str:
+    return text
+
+
+def _srt_text(line: str) -> str:
+    return line.replace("-->", "→")  # or it might be read as a timing
+
+
+def _vtt_words(text: str) -> str:
+    return html.unescape(text)
+
+
+def _vtt_text(line: str) -> str:
+    return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

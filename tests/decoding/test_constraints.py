@@ -1,0 +1,80 @@
+"""Whatever a model would like, a translation has its number of sentences, none of them empty."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from focat.config.schema import SearchSettings
+from focat.corpus.vocabulary import END, PAD, SEPARATOR, SPECIALS, START
+from focat.decoding.constraints import allowed_next, fewest_tokens
+from focat.decoding.engine import Searcher
+from focat.decoding.requests import Request
+from focat.decoding.selection import highest_words
+from tests.decoding.slow_search import small
+from tests.decoding.test_engine import source
+
+
+@pytest.mark.parametrize("settings", [{"beam": 1}, {"beam": 4, "nbest": 4}, {"sample": True, "nbest": 4}])
+@pytest.mark.parametrize("liked", [None, END, SEPARATOR, PAD, START, 7])
+def test_as_many_sentences_as_asked_for(liked: int | None, settings: dict[str, object]) -> None:
+    """Also of models that would end, separate or go on for ever."""
+    model = small(words=6, positions="learned", seed=liked or 0)
+    with torch.no_grad():
+        if liked is not None:  # what every hidden state points to
+            model.decoder[-1].around_feedforward.norm.bias[:] = 2.0
+            model.output_weight[liked] = 2.0
+    requests = [
+        Request(
+            source(*[2] * sentences, words=6, seed=sentences),
+            prefix=[5, SEPARATOR] * before + [6] * started,
+            sentences=sentences,
+            longest=longest,
+        )
+        for sentences in (1, 2, 3)
+        for before in range(sentences)
+        for started in (0, 1)
+        for longest in (1, 7)
+    ]
+    for request, best in zip(requests, Searcher([model], SearchSettings(**settings))(requests), strict=True):
+        assert best
+        for hypothesis in best:
+            assert hypothesis.tokens[-1] == END
+            assert not {PAD, START, END} & set(hypothesis.tokens[:-1])
+            whole = " ".join(map(str, [*request.prefix, *hypothesis.tokens[:-1]]))
+            sentences = [sentence.split() for sentence in whole.split(str(SEPARATOR))]
+            assert len(sentences) == request.sentences
+            assert all(sentences)
+            closed, empty = list(request.prefix).count(SEPARATOR), request.prefix[-1:] != [6]
+            assert len(hypothesis.tokens) <= max(request.longest or 0, fewest_tokens(request.sentences, closed, empty))
+
+
+def test_what_may_come_next() -> None:
+    """By hand: two sentences wanted, one closed or none, a word there or not, five tokens left or just enough."""
+    closed, empty = torch.tensor([[0, 0, 1, 1]]), torch.tensor([[True, False, True, False]])
+    many = allowed_next(closed, empty, torch.tensor([[5]]), torch.tensor([[2]]))
+    assert many.word.tolist() == [[True] * 4]
+    assert many.separator.tolist() == [[False, True, False, False]]
+    assert many.end.tolist() == [[False, False, False, True]]
+    assert not many.forced.any()
+    for left, forced in (
+        (4, [True, False, False, False]),
+        (3, [True, True, False, False]),
+        (2, [True, True, True, False]),
+    ):
+        few = allowed_next(closed, empty, torch.tensor([[left]]), torch.tensor([[2]]))
+        assert few.forced.tolist() == [forced]
+        assert few.word.tolist() == [[e or not f for e, f in zip(empty[0].tolist(), forced, strict=True)]]
+    free = allowed_next(closed, empty, torch.tensor([[1]]), torch.tensor([[0]]))
+    assert free.end.all()
+    assert not (free.word | free.separator).any()
+
+
+def test_the_highest_words_of_large_and_small_vocabularies() -> None:
+    for vocabulary, count in ((8, 16), (130, 8), (1000, 3), (1024, 8), (2000, 8)):
+        logits = torch.randn(3, 2, vocabulary, generator=torch.Generator().manual_seed(vocabulary))
+        wanted = logits[..., SPECIALS:].topk(min(count, vocabulary - SPECIALS))
+        values, ids = highest_words(logits.clone(), count)
+        real = values.isfinite()
+        assert torch.equal(values[real].view(3, 2, -1), wanted.values)
+        assert torch.equal(ids[real].view(3, 2, -1), wanted.indices + SPECIALS)

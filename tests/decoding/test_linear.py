@@ -1,0 +1,66 @@
+"""Linear layers for CPUs: packed ones give the same numbers, eight-bit integers nearly, and in any company."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from focat.config.schema import SearchSettings
+from focat.corpus.vocabulary import SEPARATOR
+from focat.decoding.engine import Searcher
+from focat.decoding.linear import Int8Linear, PackedLinear, can_pack
+from focat.decoding.requests import Request
+from tests.decoding.slow_search import scored, small
+from tests.decoding.test_engine import source, tokens_of
+
+
+@pytest.mark.parametrize("rows", [1, 3, 64, 200])
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_a_packed_layer_is_exact(rows: int, with_bias: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    weight, x = torch.randn(97, 64, generator=generator), torch.randn(2, rows, 64, generator=generator)
+    bias = torch.randn(97, generator=generator) if with_bias else None
+    torch.testing.assert_close(PackedLinear(weight, bias)(x), F.linear(x, weight, bias), atol=1e-5, rtol=1e-5)
+
+
+def test_only_plain_floats_are_packed() -> None:
+    assert not can_pack(small(words=20).double())
+    assert not can_pack(small(words=20).bfloat16())
+
+
+@pytest.mark.skipif(not can_pack(small(words=20).float()), reason="this build of torch cannot")
+def test_packed_layers_find_what_the_model_says() -> None:
+    model = small(words=20, scale=1.0).float()
+    before = [parameter.clone() for parameter in model.parameters()]
+    requests = [Request(source(2, 2, words=20, seed=seed), sentences=2, longest=8) for seed in range(6)]
+    searcher = Searcher([model], SearchSettings())
+    assert any(isinstance(module, PackedLinear) for module in searcher.models[0].modules())
+    for request, [best] in zip(requests, searcher(requests), strict=True):
+        assert best.log_probability == pytest.approx(sum(scored([model], request, best.tokens)), abs=1e-4)
+    assert all(map(torch.equal, before, model.parameters()))  # the model itself stays as it was
+
+
+def test_an_eight_bit_layer_is_nearly_exact_and_blind_to_its_batch() -> None:
+    generator = torch.Generator().manual_seed(0)
+    weight, bias = torch.randn(96, 64, generator=generator), torch.randn(96, generator=generator)
+    x = torch.randn(5, 3, 64, generator=generator) * torch.logspace(-3, 3, 5)[:, None, None]
+    layer, wanted = Int8Linear(weight, bias), F.linear(x, weight, bias)
+    error = (layer(x) - wanted).norm(dim=-1) / (wanted - bias).norm(dim=-1)
+    assert error.max() < 0.04  # of large and small tokens alike
+    assert torch.equal(layer(x[1:2, :1]), layer(x)[1:2, :1])
+
+
+def test_it_finds_nearly_what_floats_find() -> None:
+    model = small(words=20, scale=1.0).float()
+    before = [parameter.clone() for parameter in model.parameters()]
+    requests = [
+        Request(source(2, 2, words=20, seed=seed), prefix=[6, 7, SEPARATOR], sentences=2, longest=8)
+        for seed in range(6)
+    ]
+    found = Searcher([model], SearchSettings(int8=True))(requests)
+    for request, [best] in zip(requests, found, strict=True):
+        assert best.log_probability == pytest.approx(sum(scored([model], request, best.tokens)), rel=0.1)
+    alone = Searcher([model], SearchSettings(int8=True, batch_tokens=1))(requests)
+    assert tokens_of(alone) == tokens_of(found)
+    assert all(map(torch.equal, before, model.parameters()))  # the model itself stays as it was

@@ -1,0 +1,78 @@
+"""Many at a time: who runs when and where, with processes that only pretend to work."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from focat.experiments.execution import Clock, Outcome, chosen_work, devices, work_at_once
+from focat.experiments.experiment import Workshop
+from focat.experiments.plan import load_plan
+from focat.progress import QUIET
+from tests.experiments.plans import write_plan
+
+SYSTEMS = {
+    "base": {"recipe": "focat:base"},
+    "child": {"recipe": "focat:s2to2", "init_from": "base"},
+    "other": {"recipe": "focat:s3to3"},
+}
+PRETEND = """
+import json, os, sys, time
+folder, words = sys.argv[1], sys.argv[2:]
+part = words[words.index("--part") + 1]
+with open(folder + "/" + part.replace(":", "."), "w") as file:
+    json.dump([time.time(), os.environ.get("CUDA_VISIBLE_DEVICES"), words], file)
+time.sleep(0.2)
+print("something", "broke: " + part, sep="\\n", file=sys.stderr)
+sys.exit({"base:1": 1, "other:1": 3}.get(part, 0))
+"""
+
+
+def pretend(folder: Path, clock: Clock, only: tuple[str, ...] = ()) -> tuple[Outcome, dict[str, list[object]]]:
+    path = write_plan(folder, {"systems": SYSTEMS})
+    workshop = Workshop(load_plan(str(path)), folder / "out", QUIET)
+    started = folder / "started"
+    started.mkdir()
+    command = [sys.executable, "-c", PRETEND, str(started)]
+    outcome = work_at_once(chosen_work(workshop, only), only, ["4", "6"], command, clock, QUIET)
+    return outcome, {file.name: json.loads(file.read_text()) for file in started.iterdir()}
+
+
+def test_one_on_each_gpu(tmp_path: Path) -> None:
+    outcome, started = pretend(tmp_path, Clock(minutes=5))
+    assert set(started) == {"base.1", "other.1"}
+    assert {record[1] for record in started.values()} == {"4", "6"}
+    assert outcome.failures == {
+        "base (seed 1)": "broke: base:1",
+        "child (seed 1)": "not begun, because base (seed 1) failed",
+    }
+    assert outcome.unfinished  # other said so
+    assert outcome.exit_code == 1
+    (words,) = [record[2] for name, record in started.items() if name == "other.1"]
+    assert isinstance(words, list)
+    assert 4 < float(words[words.index("--minutes") + 1]) <= 5
+
+
+def test_nothing_is_begun_when_time_is_up(tmp_path: Path) -> None:
+    outcome, started = pretend(tmp_path, Clock(minutes=0))
+    assert not started
+    assert (outcome.failures, outcome.exit_code) == ({}, 3)
+
+
+def test_of_an_origin_that_was_not_chosen_only_training(tmp_path: Path) -> None:
+    outcome, started = pretend(tmp_path, Clock(), only=("child",))
+    assert set(started) == {"base.1.train"}  # which says that all went well, and has nothing to show for it
+    assert outcome.failures == {"child (seed 1)": "not begun, because what it starts from was not trained"}
+
+
+def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert devices(None) == [None]  # no GPU here: one after the other, wherever
+    assert devices(3) == [None] * 3
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    assert devices(None) == ["0", "1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    assert devices(None) == ["5", "7"]
+    assert devices(3) == ["5", "7", "5"]

@@ -1,0 +1,65 @@
+"""The paper's figures agree with its own formulas, except where it is known that they do not."""
+
+from __future__ import annotations
+
+import pytest
+
+from focat.config.loading import RECIPES
+from focat.experiments.paper import COLUMNS, SIZES, TABLES, misprints, paper_figure
+
+# (table, row, column) → what is printed, and what the columns or an earlier table have instead.
+KNOWN = {
+    (8, "base", "Disc_avg"): (47.67, 43.67),
+    (8, "s3to3", "Disc_avg"): (66.45, 67.50),
+    (8, "s3to3-cd", "Disc_avg"): (67.45, 70.27),
+    (8, "s3to3-shift-cd", "Disc_avg"): (68.45, 69.18),
+    (8, "s4to4-avg-sequence-cd", "Disc."): (71.34, 73.86),
+    **{(table, "s4to4-shift-cd", "Disc."): (73.56, 73.55) for table in (4, 6, 7, 8)},
+    **{(table, "s4to4-shift-cd", "BLEU"): (32.45, 32.37) for table in (6, 7)},
+}
+
+
+def test_all_conflicts_are_known() -> None:
+    found = {(m.table, m.row, m.column): (m.printed, round(m.other, 2)) for m in misprints()}
+    assert found == KNOWN
+
+
+def test_summaries_agree_with_their_columns() -> None:
+    """Slowly: every instance of a column counts its accuracy once."""
+    checked = 0
+    for table in TABLES:
+        columns = COLUMNS[table.pair]
+        for name, row in table.rows.items():
+            if not set(columns) <= row.keys():
+                continue
+            right = sum(row[column] / 100 * SIZES[column] for column in columns)
+            assert 100 * right / sum(SIZES[column] for column in columns) == pytest.approx(row["Disc."], abs=0.015), (
+                name
+            )
+            checked += 1
+            if "Disc_avg" in row and (8, name, "Disc_avg") not in KNOWN:
+                assert sum(row[column] for column in columns) / 4 == pytest.approx(row["Disc_avg"], abs=0.015), name
+            if "Disc_all-d" in row:
+                right += row["d=0"] / 100 * SIZES["d=0"]
+                assert right / 120 == pytest.approx(row["Disc_all-d"], abs=0.015), name
+    assert checked == 4 + 4 + 6 + 6 + 19 + 11
+
+
+def test_every_table_is_there() -> None:
+    assert {table.number for table in TABLES} == set(range(1, 9))
+    assert sum(SIZES[column] for column in COLUMNS["en-ru"]) == 5000
+    assert sum(SIZES[column] for column in COLUMNS["en-de"]) == 9600
+
+
+def test_systems_are_named_after_recipes() -> None:
+    recipes = {path.stem for path in RECIPES.glob("*.yaml")}
+    rows = {row for table in TABLES for row in table.rows if "(" not in row}
+    assert rows <= recipes
+
+
+def test_looking_a_figure_up() -> None:
+    assert paper_figure("en-ru", "s4to4-shift-cd", "BLEU") == 32.37  # of the first table that has it
+    assert paper_figure("en-ru", "s4to4-shift-cd", "BLEU", 6) == 32.45
+    assert paper_figure("en-de", "base", "d>3") == 70.58
+    assert paper_figure("en-de", "s2to2", "Disc.") is None
+    assert paper_figure(None, "base", "Disc.") is None

@@ -1,0 +1,263 @@
+"""`focat reproduce` for real: it runs through, survives being killed, and does again only what has changed."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from focat.errors import FocatError
+from focat.experiments.experiment import Workshop
+from focat.experiments.plan import load_plan
+from focat.files import UNFINISHED
+from focat.progress import QUIET
+from tests.experiments.plans import TINY, write_plan
+from tests.training.launcher import Command, Launcher
+
+FILES = ("results.json", "tables.json", "tables.md")
+STEPS = 9
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, launcher: Launcher) -> Path:
+    """A plan that went through at once."""
+    folder = tmp_path_factory.mktemp("finished")
+    said = reproduce(launcher, write_plan(folder), folder / "out")
+    assert "[9 of 9] focused (seed 1): analyse" in said
+    return folder
+
+
+def reproduce(launcher: Launcher, plan: Path, out: Path, *more: str, expect: int = 0) -> str:
+    """To its end; returns what it said."""
+    return launcher.focat(plan.parent, *line(plan, out), *more, expect=expect)
+
+
+def start(launcher: Launcher, plan: Path, out: Path, *more: str) -> Command:
+    return launcher.start([*line(plan, out), *more], plan.parent)
+
+
+def line(plan: Path, out: Path) -> list[str]:
+    return ["reproduce", str(plan), "--folder", str(out), "--no-report"]
+
+
+def dates(out: Path) -> dict[str, str]:
+    """When each step was done."""
+    steps = json.loads((out / "provenance.json").read_text())["steps"]
+    return {name: f"{step['date']} {step['seconds']}" for name, step in steps.items()}
+
+
+def steps_in(said: str) -> list[str]:
+    """What a command did."""
+    return [line for line in said.splitlines() if line.startswith("[")]
+
+
+def same(one: Path, other: Path) -> None:
+    for name in FILES:
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+
+
+def test_what_is_there_afterwards(finished: Path) -> None:
+    out = finished / "out"
+    results = json.loads((out / "results.json").read_text())["results"]
+    assert [(r["system"], r["step"]) for r in results] == [
+        *[("base", step) for step in ("train", "contrast.deixis", "evaluate.test.reuse", "analyse")],
+        *[("focused", step) for step in ("train", "contrast.deixis", "evaluate.test.reuse")],
+        *[("focused", "evaluate.test.regenerate"), ("focused", "analyse")],
+    ]
+    by_name = {(r["system"], r["step"]): r["result"] for r in results}
+    assert by_name["base", "contrast.deixis"]["accuracy"]["current-sum"] == 50  # it cannot know
+    assert by_name["base", "train"]["weights"]["from"] == "averaged"
+    assert by_name["focused", "train"]["updates"] == 12
+    # It began where base had ended, not from scratch.
+    assert (
+        by_name["focused", "train"]["validations"][0]["current"] < by_name["base", "train"]["validations"][0]["current"]
+    )
+    for record in results:
+        whole = json.loads((out / "results" / f"{record['system']}.1.{record['step']}.json").read_text())
+        assert whole["inputs"] == record["inputs"]
+        assert whole["result"]["signature"]
+        assert {"command", "date", "seconds", "hardware"} <= whole["provenance"].keys()
+        assert whole["provenance"]["command"].startswith("focat ")
+    assert '"date"' not in (out / "results.json").read_text()
+    markdown = (out / "tables.md").read_text()
+    assert markdown.startswith("# Tiny\n")
+    assert "| system | Deixis | Disc. | BLEU reuse | BLEU regenerate |" in markdown
+
+
+def test_a_second_time_there_is_nothing_to_do(finished: Path, launcher: Launcher) -> None:
+    plan, out, before = finished / "tiny.yaml", finished / "out", dates(finished / "out")
+    contents = {name: (out / name).read_bytes() for name in FILES}
+    json_file = finished / "tables-again.json"
+    said = launcher.focat(finished, "reproduce", plan, "--folder", out, "--json", json_file)
+    assert not steps_in(said)
+    assert dates(out) == before
+    assert {name: (out / name).read_bytes() for name in FILES} == contents
+    assert json.loads(json_file.read_text()) == json.loads(contents["tables.json"])
+    assert "<html" in (out / "report.html").read_text()  # which was not asked for the first time
+    said = launcher.focat(finished, "reproduce", plan, "--list", "--folder", out)
+    assert f"{STEPS} of {STEPS} steps are done" in said
+
+
+def test_results_are_enough(finished: Path, tmp_path: Path, launcher: Launcher) -> None:
+    """What was trained elsewhere counts by its results, and makes the same tables; what else is asked needs the run."""
+    out = tmp_path / "out"
+    shutil.copytree(finished / "out", out, ignore=shutil.ignore_patterns("runs", *FILES))
+    assert not steps_in(reproduce(launcher, finished / "tiny.yaml", out))
+    same(out, finished / "out")
+    (out / "results" / "base.1.analyse.json").unlink()
+    said = reproduce(launcher, finished / "tiny.yaml", out, expect=1)
+    assert f"base-seed1 is not here; bring it, or delete {out}/results/base.1.train.json" in said
+
+
+def test_killed_again_and_again(finished: Path, tmp_path: Path, launcher: Launcher) -> None:
+    """At any moment: while preparing, training, measuring, or writing a file."""
+    plan, out = write_plan(tmp_path), tmp_path / "out"
+    draw, killed_with = random.Random(7), []
+    for kill in range(6):
+        command = start(launcher, plan, out, "settings.training.save_minutes=0.0001")
+        while command.running() and _results(out) < kill - 1:
+            time.sleep(0.002)
+        time.sleep(draw.uniform(0, 0.15))
+        command.send(signal.SIGKILL)
+        killed_with.append((command.wait(), _results(out)))
+    assert [code for code, _ in killed_with].count(-signal.SIGKILL) >= 4, killed_with
+    reproduce(launcher, plan, out)
+    same(out, finished / "out")
+    assert not list((out / "results").glob(f"*{UNFINISHED}"))
+
+
+def _results(out: Path) -> int:
+    return len(list((out / "results").glob("*.json")))
+
+
+def test_in_sessions_of_a_second(finished: Path, tmp_path: Path, launcher: Launcher) -> None:
+    """Time is up in the middle of training, which saves; the exit code says that there is more to do."""
+    plan, out = write_plan(tmp_path), tmp_path / "out"
+    said = reproduce(launcher, plan, out, "--minutes", "0", expect=3)
+    assert "not finished; the same command goes on from here" in said
+    assert _results(out) == 0
+    for minutes in ("0.02", "0.1", "0.5"):  # a busy machine may need longer to begin
+        more = "budget.updates=100000", "--minutes", minutes, "--only", "base"
+        if "stopped at update" in (said := reproduce(launcher, plan, out, *more, expect=3)):
+            break
+    assert "stopped at update" in said
+    assert (out / "runs" / "base-seed1" / "checkpoints").exists()
+    command = start(launcher, plan, out, "budget.updates=100000")
+    while command.running() and "going on from update" not in command.said:
+        time.sleep(0.01)
+    command.send(signal.SIGTERM)
+    assert command.wait() == 128 + signal.SIGTERM, command.said
+
+
+def test_only_what_has_changed_is_done_again(finished: Path, launcher: Launcher) -> None:
+    """Another setting of one system, then back again: the other system is not touched."""
+    out = finished / "out"
+    before, contents = dates(out), (out / "results.json").read_bytes()
+    try:
+        change = "systems.focused.settings.model.dropout=0.2"
+        said = reproduce(launcher, finished / "tiny.yaml", out, change)
+        after = dates(out)
+        assert {name for name in after if after[name] != before[name]} == {n for n in before if n.startswith("focused")}
+        assert "the earlier run is now" in said
+        assert "base (seed 1)" not in said.replace("← base", "")
+        # What is measured differently is measured again, and nothing is trained.
+        said = reproduce(launcher, finished / "tiny.yaml", out, change, "suites.deixis.instances=6")
+        contrasts = ["[2 of 9] base (seed 1): contrast deixis", "[6 of 9] focused (seed 1): contrast deixis"]
+        assert steps_in(said) == contrasts
+        # What the plan has no more is on no page, and what it calls otherwise is called so there.
+        changes = [change, "suites.deixis=null", "systems.focused.title=Narrow"]
+        launcher.focat(finished, "reproduce", finished / "tiny.yaml", "--folder", out, *changes)
+        page = (out / "report.html").read_text(encoding="utf-8")
+        assert "Narrow" in page
+        assert "deixis" not in page.replace("suites.deixis=null", "")
+    finally:
+        reproduce(launcher, finished / "tiny.yaml", out)
+    assert (out / "results.json").read_bytes() == contents
+
+
+def test_a_failure_stops_only_what_depends_on_it(tmp_path: Path, launcher: Launcher) -> None:
+    systems = {
+        "base": {"recipe": "focat:base", "settings": {"training": {"device": "cuda:7"}}},
+        "child": {"recipe": "focat:s2to2", "init_from": "base"},
+        "other": {"recipe": "focat:s2to2"},
+    }
+    changes = {"systems": systems, "tests": {}, "analyses": [], "budget": {"updates": 2}, "average": 0}
+    said = reproduce(launcher, write_plan(tmp_path, changes), tmp_path / "out", expect=1)
+    assert "failed: base (seed 1): " in said
+    assert "failed: child (seed 1): not begun, because base (seed 1) failed" in said
+    assert "[6 of 6] other (seed 1): contrast deixis" in said
+    assert _results(tmp_path / "out") == 2
+    markdown = (tmp_path / "out" / "tables.md").read_text()
+    assert "| other | " in markdown
+    assert "| base | " not in markdown
+
+
+def test_a_later_system_alone(tmp_path: Path, launcher: Launcher) -> None:
+    """Its corpus is prepared for it, though the first system of the plan has the same and is not asked for."""
+    systems = {"first": {"recipe": "focat:base"}, "second": {"recipe": "focat:s2to2"}}
+    plan = write_plan(tmp_path, {"systems": systems, "against": [], "tests": {}, "analyses": []})
+    said = reproduce(launcher, plan, tmp_path / "out", "budget.updates=2", "--only", "second")
+    assert steps_in(said) == ["[1 of 2] second (seed 1): train", "[2 of 2] second (seed 1): contrast deixis"]
+
+
+def test_systems_in_processes_of_their_own(finished: Path, tmp_path: Path, launcher: Launcher) -> None:
+    """As on two GPUs; the results are the same as of one process."""
+    plan, out = write_plan(tmp_path), tmp_path / "out"
+    said = reproduce(launcher, plan, out, "--jobs", "2", "--only", "base")
+    assert "base-seed1 | [4 of 4] base (seed 1): analyse" in said
+    assert "base (seed 1): done" in said
+    for step in ("train", "contrast.deixis", "analyse"):
+        one, other = (json.loads((f / "results" / f"base.1.{step}.json").read_text()) for f in (out, finished / "out"))
+        assert one["result"] == other["result"]
+
+
+def test_two_at_once_in_one_folder_are_refused(finished: Path, launcher: Launcher) -> None:
+    command = start(launcher, finished / "tiny.yaml", finished / "busy", "budget.updates=100000")
+    try:
+        while command.running() and "[1 of" not in command.said:
+            time.sleep(0.01)
+        said = launcher.refused(finished, "reproduce", finished / "tiny.yaml", "--folder", finished / "busy")
+        assert said == f"{finished}/busy: another `focat reproduce` is at work in this folder; wait for it or stop it"
+    finally:
+        command.send(signal.SIGKILL)
+        command.wait()
+
+
+def test_what_measuring_needs_is_missed_before_training(tmp_path: Path, launcher: Launcher) -> None:
+    def refused(**changes: object) -> str:
+        plan = write_plan(tmp_path, changes)
+        return launcher.refused(tmp_path, "reproduce", plan, "--folder", tmp_path / "out").removeprefix(f"{tmp_path}/")
+
+    assert refused(suites={"x": {"path": "x.json"}}) == "x.json: cannot be read: No such file or directory"
+    without = {name: corpora for name, corpora in TINY["data"].items() if name != "test"}
+    assert refused(data=without) == "tiny.yaml: tests.test: give a corpus, or one under data.test"
+    assert refused(data=without, tests={}) == "tiny.yaml: analyses: give a corpus under data.test"
+    assert refused(tests={"test": {"metrics": "bleurt"}}).startswith(
+        "tiny.yaml: tests.test.metrics: there is no bleurt"
+    )
+    (tmp_path / "x.json").write_text('[{"src": 3}]')
+    assert refused(suites={"x": {"path": "x.json"}}).startswith("x.json")
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_suites_that_would_be_taken_together(tmp_path: Path) -> None:
+    own = {"source": ["a", "b"], "target": ["A"], "candidates": ["B", "C"], "right": 1}
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "same.jsonl").write_text(json.dumps(own))
+    plan = write_plan(tmp_path, {"suites": {name: {"path": f"{name}/same.jsonl"} for name in ("one", "two")}})
+    with pytest.raises(FocatError, match=r"suites\.one and suites\.two: both files are called same"):
+        Workshop(load_plan(str(plan), []), tmp_path / "out", QUIET).check()
+
+
+def test_results_of_others_are_not_touched(tmp_path: Path, launcher: Launcher) -> None:
+    plan = write_plan(tmp_path, {"systems": {"base": TINY["systems"]["base"]}})
+    (tmp_path / "out" / "results").mkdir(parents=True)
+    (tmp_path / "out" / "results" / "base.1.train.json").write_text("{}")
+    said = launcher.focat(tmp_path, "reproduce", plan, "--folder", tmp_path / "out", "--no-report", expect=2)
+    assert "is no result of a plan; move it elsewhere" in said

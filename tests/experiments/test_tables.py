@@ -1,0 +1,257 @@
+"""Tables of results made by hand: every figure in them was worked out on paper."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from focat.evaluation.metrics import measure
+from focat.experiments.figures import Cell, accuracy_columns
+from focat.experiments.plan import Plan
+from focat.experiments.results import Record, packed_numbers, unpacked_numbers
+from focat.experiments.tables import Table, _robustness, build
+
+RULE = "current-sum"
+
+
+def contrast(
+    system: str, phenomenon: str, distances: str, correct: str, seed: int = 1, other: str | None = None
+) -> Record:
+    """The result of a suite; `correct` has a sign for each instance."""
+    answers = {
+        "phenomena": [[phenomenon, len(correct)]],
+        "distances": distances,
+        "ids": phenomenon,
+        "correct": {RULE: correct, "window-mean": other or correct},
+    }
+    result = {"suite": {"name": phenomenon}, "answers": answers}
+    return {"system": system, "seed": seed, "step": f"contrast.{phenomenon}", "result": result}
+
+
+def train(
+    system: str, discount: float, losses: list[tuple[int, float, float]], seed: int = 1, window: int = 4
+) -> Record:
+    validations = [{"update": u, "current": a, "context": b, "ratio": a / b} for u, a, b in losses]
+    update, value, _ = min(losses, key=lambda loss: loss[1])
+    result = {
+        "best": {"update": update, "value": value},
+        "validations": validations,
+        **{"window": window, "discount": discount, "shift": 0, "segment_embeddings": "none"},
+    }
+    return {"system": system, "seed": seed, "step": "train", "result": result}
+
+
+def plan(*systems: str, **more: Any) -> Plan:
+    tree = {"data": {}, "systems": {name: {"recipe": "focat:base"} for name in systems}, "rules": [RULE], **more}
+    tree.setdefault("suites", {"any": {"generated": "deixis"}})
+    return Plan.model_validate(tree)
+
+
+def table(tables: list[Table], name: str) -> Table:
+    (found,) = [table for table in tables if table.name == name]
+    return found
+
+
+def lines(markdown: str) -> dict[str, list[str]]:
+    """Rows by their first cell; the last of equals."""
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in markdown.splitlines() if line[:1] == "|"]
+    return {row[0]: row[1:] for row in rows}
+
+
+def test_columns_of_phenomena() -> None:
+    """3 of 4, and 1 of 2; Disc. is 4 of 6, whatever the distances, for no instance is decided by its own sentence."""
+    results = [contrast("a", "deixis", "1123", "1101"), contrast("a", "ellipsis_vp", "??", "10")]
+    found = {column.name: (column.score, len(column.items)) for column in accuracy_columns(results, RULE)}
+    summaries = {"Disc.": (pytest.approx(400 / 6), 6), "Disc_avg": (62.5, 6)}
+    assert found == {"Deixis": (75, 4), "Ell. vp": (50, 2), **summaries}
+
+
+def test_columns_of_distances() -> None:
+    """d=0: 1 of 2, d=1: 2 of 3, d>3: 0 of 1; Disc. 2 of 4, with d=0 3 of 6, all 5 of 8."""
+    (record,) = [contrast("a", "pronoun", "0011 1>??".replace(" ", ""), "10110011")]
+    found = {column.name: (column.score, len(column.items)) for column in accuracy_columns([record], RULE)}
+    assert found == {
+        "d=0": (50, 2),
+        "d=1": (pytest.approx(200 / 3), 3),
+        "d>3": (0, 1),
+        "Disc.": (50, 4),
+        "Disc_avg": (pytest.approx(100 / 3), 4),
+        "Disc_all-d": (50, 6),
+        "unknown distance": (100, 2),
+        "all": (62.5, 8),
+    }
+
+
+def test_what_a_suite_lacks_is_said() -> None:
+    (first, *_) = build(plan("a", pair="en-de"), "Title", [contrast("a", "pronoun", "01?", "111")]).tables
+    assert any("the suite has d=1: Disc. is over no more" in note for note in first.notes)
+    assert "Instances of unknown distance count under all, and not in Disc." in first.notes
+
+
+def test_the_papers_first_table() -> None:
+    """Stars by McNemar: 12 of 20 against 20 of 20 is 8 to none, p = 2/2⁸; 5 to none is p = 2/2⁵, which is too much."""
+    phenomena = ("deixis", "lex_cohesion", "ellipsis_infl", "ellipsis_vp")
+    answers = {
+        "base": ["1" * 12 + "0" * 8, "1" * 15 + "0" * 5, "0" * 20, "1" * 20],
+        "s4to4-cd": ["1" * 20, "1" * 20, "0" * 20, "1" * 10 + "0" * 10],
+    }
+    records = [
+        contrast(system, phenomenon, "1" * 20, correct)
+        for system, of_suites in answers.items()
+        for phenomenon, correct in zip(phenomena, of_suites, strict=True)
+    ]
+    asked = plan("base", "s4to4-cd", pair="en-ru", against=["base"])
+    found = build(asked, "Title", records)
+    first = table(found.tables, f"table1.{RULE}")
+    assert first.columns == ["Deixis", "Lex co.", "Ell. inf", "Ell. vp", "Disc."]
+    rows = lines(first.markdown())
+    assert rows["base"] == ["60.00", "75.00", "0.00", "**100.00**", "58.75"]
+    assert rows["s4to4-cd"] == ["**100.00**\\*", "**100.00**", "0.00", "50.00", "**62.50**"]
+    assert rows["*– in the paper*"] == ["*87.16*", "*46.40*", "*81.00*", "*78.20*", "*73.42*"]
+    (deixis,) = [f for f in found.findings if f["column"] == "Deixis"]
+    assert deixis["p"] == pytest.approx(2 / 2**8)
+    assert (deixis["difference"], deixis["test"]) == (40, "McNemar, exact")
+    assert lines(table(found.tables, "significance").markdown())["s4to4-cd − base: Deixis"][::3] == ["40.00", "0.0078"]
+    eighth = table(found.tables, f"table8.{RULE}")
+    assert lines(eighth.markdown())["base"][-1] == "58.75"  # Disc_avg: the columns are of the same size
+    assert any("47.67 printed; the columns give 43.67" in note for note in eighth.notes)
+    assert json.loads(json.dumps(found.record()))["tables"][0]["rows"][1]["paper"] is True
+
+
+def test_correction_takes_stars_away() -> None:
+    """p = 2/2⁶ = 0.031 in one of two columns is 0.0625 after Holm."""
+    records = [
+        contrast(system, name, "1" * 10, correct)
+        for system, suites in {"a": ("1" * 4 + "0" * 6, "10" * 5), "b": ("1" * 10, "10" * 5)}.items()
+        for name, correct in zip(("one", "two"), suites, strict=True)
+    ]
+    for correction, star in (("none", "**100.00**\\*"), ("holm", "**100.00**")):
+        asked = plan("a", "b", against=["a"], correction=correction)
+        (first, *_) = build(asked, "Title", records[:1] + records[2:3] + [records[1], records[3]]).tables
+        assert lines(first.markdown())["b"][0] == star
+
+
+def test_several_seeds() -> None:
+    """60 and 80 are 70 ± 14.14; a star needs every seed, and the second has no difference at all."""
+    right = {1: ("0" * 10, "1" * 6 + "0" * 4), 2: ("1" * 8 + "0" * 2, "1" * 8 + "0" * 2)}
+    records = [
+        contrast(system, "deixis", "1" * 10, correct, seed)
+        for seed, both in right.items()
+        for system, correct in zip(("a", "b"), both, strict=True)
+    ]
+    asked = plan("a", "b", against=["a"], seeds=[1, 2])
+    (first, *_) = build(asked, "Title", records).tables
+    assert lines(first.markdown())["b"][0] == "**70.00** ± 14.14"
+    (first, *_) = build(asked, "Title", [r for r in records if (r["system"], r["seed"]) != ("a", 2)]).tables
+    assert lines(first.markdown())["b"][0] == "**70.00** ± 14.14"  # with the second, nothing was compared
+    only = plan("a", "b", against=["a"], seeds=[1])
+    (first, *_) = build(only, "Title", [r for r in records if r["seed"] == 1]).tables
+    assert lines(first.markdown())["b"][0] == "**60.00**\\*"
+
+
+def test_two_rules_are_two_tables() -> None:
+    records = [contrast("a", "deixis", "11", "11", other="10")]
+    asked = plan("a", rules=[RULE, "window-mean"])
+    scores = {t.name: lines(t.markdown())["a"][0] for t in build(asked, "Title", records).tables}
+    assert scores == {"accuracy.current-sum": "100.00", "accuracy.window-mean": "50.00"}
+
+
+def test_quality_stands_beside_the_papers() -> None:
+    """A perfect translation has BLEU 100; base was measured once, for it has no target context. s4to4-cd has one figure
+    less than s4to4, and none is made up."""
+    documents = [["a b c d e", "f g h i j"], ["k l m n o"]]
+    bad = [["a b c d x", "f g h i x"], ["k l m n x"]]
+    records = [train("base", 1.0, [(1, 2.0, 2.0)], window=1), train("s4to4", 1.0, [(1, 2.0, 2.0)], window=4)]
+    translated = (
+        ("base", "reuse", bad),
+        ("s4to4", "reuse", bad),
+        ("s4to4", "regenerate", documents),
+        ("s4to4-cd", "reuse", bad),
+    )
+    for system, context, said in translated:
+        bleu = measure("BLEU", "sentence", [s for d in said for s in d], [s for d in documents for s in d])
+        result = {
+            "figures": {"BLEU": {"score": bleu.score, "signature": bleu.signature}},
+            "reference": {"sha256": "0" * 64},
+            "lines": {"BLEU": {"metric": "BLEU", "level": "sentence", **packed_numbers(bleu.statistics)}},
+        }
+        records.append({"system": system, "seed": 1, "step": f"evaluate.test.{context}", "result": result})
+    asked = plan("base", "s4to4", "s4to4-cd", pair="en-ru", tests={"test": {}}, suites={})
+    first = table(build(asked, "Title", records).tables, f"table1.{RULE}")
+    assert first.columns == ["BLEU reuse", "BLEU regenerate"]
+    rows = lines(first.markdown())
+    assert rows["base"][0] == rows["base"][1] == rows["s4to4"][0]
+    assert rows["s4to4"][1] == "**100.00**"
+    assert rows["s4to4-cd"] == [rows["s4to4"][0], ""]
+    assert rows["*– in the paper*"] == ["", "*32.37*"]
+
+
+@pytest.mark.parametrize(
+    "numbers", [np.array([[1.0, 2.0], [3.0, 4e8]]), np.array([[0.25], [-1e300]]), np.zeros((0, 3))]
+)
+def test_packed_numbers_come_back(numbers: np.ndarray) -> None:
+    packed = json.loads(json.dumps(packed_numbers(numbers)))
+    assert unpacked_numbers(packed).tolist() == numbers.tolist()
+    assert unpacked_numbers(packed).shape == numbers.shape
+
+
+def test_losses_sweep_and_curves() -> None:
+    losses = {1.0: [(1, 3.0, 3.0), (2, 2.0, 2.5)], 0.5: [(1, 2.5, 3.0), (2, 2.6, 3.0)], 0.0: [(1, 4.0, 5.0)]}
+    records = [train(f"cd{round(100 * d)}", d, found) for d, found in losses.items()]
+    share = {"encoder": 0.75, "decoder": 0.5, "cross": 0.25}
+    entropy = {order: {"all": value} for order, value in (("mean-then-entropy", 2.0), ("entropy-then-mean", 1.0))}
+    result = {"share": share, "entropy": entropy}
+    records.append({"system": "cd50", "seed": 1, "step": "analyse", "result": result})
+    found = build(plan("cd0", "cd50", "cd100"), "Title", records)
+    assert lines(table(found.tables, "losses").markdown())["cd100"] == ["2.0000", "2.5000", "0.8000"]
+    sweep = table(found.tables, "sweep")
+    assert [row.label for row in sweep.rows] == ["cd100", "cd50", "cd0"]
+    assert lines(sweep.markdown())["cd50"] == ["0.500", "2.500", "0.750", "0.500"]
+    assert lines(table(found.tables, "table5").markdown())["cd50"] == ["2.000", "1.000", "0.750", "0.500", "0.250"]
+    assert [point["current"] for point in found.curves["cd50.1"]] == [2.5, 2.6]
+
+
+def test_what_a_sweep_is_without() -> None:
+    """A loss is a loss, by whatever the best validation was chosen; and where there was none, there is no loss."""
+    records = [train(f"cd{round(100 * d)}", d, [(1, 2.0 + d, 3.0)]) for d in (1.0, 0.5, 0.0)]
+    records[0]["result"]["best"]["value"] = -31.5  # BLEU, of which more is better
+    records[2]["result"] |= {"best": None, "validations": []}
+    rows = lines(table(build(plan("cd0", "cd50", "cd100"), "Title", records).tables, "sweep").markdown())
+    assert (rows["cd100"], rows["cd50"], rows["cd0"]) == (["1.000", "3.000"], ["0.500", "2.500"], ["0.000", ""])
+
+
+def test_names_that_look_like_something_else() -> None:
+    records = [contrast("a", "deixis", "11", "10") | {"step": "contrast.window-deixis"}]
+    (first, *_) = build(plan(systems={"a": {"recipe": "focat:base", "title": "a | b"}}), "T", records).tables
+    assert "| a \\| b | 50.00 |" in first.markdown()
+
+
+def test_robustness_without_bleu() -> None:
+    records = [train("s2to2", 1.0, [(1, 2.0, 2.0)], window=2)]
+    steps = ("evaluate.test.reuse", "evaluate.test.reuse.window3")
+    records += [{"system": "s2to2", "seed": 1, "step": s, "result": {"figures": {"chrF": {"score": 1}}}} for s in steps]
+    tests = {"test": {"contexts": ["reuse"], "windows": [3]}}
+    assert _robustness(plan("s2to2", tests=tests, suites={}), records) is None
+
+
+def test_robustness_beside_the_papers() -> None:
+    """The paper's s2to2 has BLEU 32.73, and loses 9.23 with windows of three and 12.14 with windows of four."""
+    records = [train("s2to2", 1.0, [(1, 2.0, 2.0)], window=2)]
+    for step, score in (("", 30.0), (".window3", 22.5), (".window4", 20.0)):
+        result = {"figures": {"BLEU": {"score": score}}}
+        records.append({"system": "s2to2", "seed": 1, "step": f"evaluate.test.regenerate{step}", "result": result})
+    tests = {"test": {"contexts": ["regenerate"], "windows": [3, 4]}}
+    asked = plan("s2to2", pair="en-ru", tests=tests, suites={})
+    found = _robustness(asked, records)
+    assert found is not None
+    rows = lines(found.markdown())
+    assert rows["s2to2 (regenerate)"] == ["30.00", "22.50", "20.00"]
+    assert rows["*– in the paper*"] == ["*32.73*", "*23.50*", "*20.59*"]
+
+
+def test_mean_and_spread() -> None:
+    assert Cell.of([1.0, 2.0, 6.0]) == Cell(3.0, pytest.approx(np.sqrt(7.0)), 3)
+    assert Cell.of([2.0]).spread is None

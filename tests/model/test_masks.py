@@ -1,0 +1,127 @@
+"""Masks against loops over queries and keys."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from focat.config.schema import ModelSettings
+from focat.corpus.vocabulary import SEPARATOR, START
+from focat.errors import FocatError
+from focat.model import masks as patterns
+from focat.windows.batch import Side
+from focat.windows.segments import decoder_input
+from tests.model.examples import pair, side, tiny, window
+
+LENGTHS = st.lists(st.integers(1, 4), min_size=1, max_size=3)
+
+
+def slow_mask(query_sentences: list[int], key_sentences: list[int], visible: list[list[bool]]) -> list[list[bool]]:
+    """Own sentence if anything of it is visible, else all that is."""
+    mask = []
+    for query, sees in zip(query_sentences, visible, strict=True):
+        own = [query == key and seen for key, seen in zip(key_sentences, sees, strict=True)]
+        mask.append(own if any(own) else sees)
+    return mask
+
+
+def labels(target: Side) -> list[list[int]]:
+    """The sentence of the label that each decoder position predicts: what the masks of the decoder go by."""
+    return [[max(segment, 0) for segment in row] for row in target.segments.tolist()]
+
+
+def test_a_decoder_position_is_in_the_sentence_of_its_label() -> None:
+    target = side(window(2, 1, 3), window(2), window(2, 2))
+    opened = patterns.opened_segments(decoder_input(target).tokens)
+    real = target.segments >= 0
+    assert (opened == target.segments)[real].all()
+    assert patterns.opened_segments(torch.tensor([[START, 9, SEPARATOR, SEPARATOR, 9]])).tolist() == [[0, 0, 1, 2, 2]]
+
+
+@given(st.lists(LENGTHS, min_size=1, max_size=3), st.integers(0, 2))
+def test_own_sentence_in_the_encoder(lengths: list[list[int]], pads: int) -> None:
+    source = side(*(window(*each) for each in lengths), pads=pads)
+    visible = patterns.whole_window(source.segments >= 0)
+    found = patterns.own_sentence(source.segments, source.segments, visible)[:, 0]
+    for segments, mask in zip(source.segments.tolist(), found.tolist(), strict=True):
+        real = [segment >= 0 for segment in segments]
+        assert mask == slow_mask(segments, segments, [real] * len(segments))
+
+
+@given(LENGTHS)
+def test_own_sentence_in_the_decoder(lengths: list[int]) -> None:
+    tokens = decoder_input(side(window(*lengths))).tokens
+    opened = patterns.opened_segments(tokens)
+    length = tokens.shape[1]
+    found = patterns.own_sentence(opened, opened, patterns.causal(length, length, tokens.device))[0, 0]
+    for q in range(length):
+        for k in range(length):
+            assert found[q, k] == (k <= q and opened[0, q] == opened[0, k])
+
+
+@given(st.integers(1, 4), st.lists(st.booleans(), min_size=4, max_size=7))
+def test_causality_over_padding(queries: int, real: list[bool]) -> None:
+    found = patterns.causal_over(torch.tensor([real]), queries)[0, 0]
+    for q in range(queries):
+        at = len(real) - queries + q
+        assert found[q].tolist() == [k == at or (k < at and real[k]) for k in range(len(real))]
+
+
+def test_long_short_and_group() -> None:
+    own, visible = torch.eye(3, dtype=torch.bool)[None, None], torch.ones(1, 1, 1, 3, dtype=torch.bool)
+    mask = patterns.long_short(own, visible, heads=4, local_heads=3)
+    assert mask.shape == (1, 4, 3, 3)
+    for head in range(4):
+        assert torch.equal(mask[0, head], own[0, 0] if head < 3 else visible.expand(1, 1, 3, 3)[0, 0])
+    assert [mask is visible for mask in patterns.group(own, visible, 4, (1, 3))] == [False, True, False, True]
+
+
+def test_the_top_two_layers_are_global_unless_told() -> None:
+    segments = torch.tensor([[0, 1]])
+    visible = patterns.whole_window(segments >= 0)
+    for layers, given_layers, wanted in ((4, None, [2, 3]), (1, None, [0]), (3, (0,), [0])):
+        chosen = ModelSettings(preset="tiny", attention="group", global_layers=given_layers)
+        masks = patterns.masks_of_layers(chosen, layers, segments, segments, visible)
+        assert [i for i, mask in enumerate(masks) if mask is visible] == wanted
+
+
+@pytest.mark.parametrize("pattern", ["full", "long-short", "group"])
+@settings(max_examples=15, deadline=None)
+@given(LENGTHS, LENGTHS)
+def test_weights_fall_where_they_may(pattern: str, source_lengths: list[int], target_lengths: list[int]) -> None:
+    """The whole model, s3to3 or s3to1: a weight is zero exactly where a walk through the window says so."""
+    source, target = side(window(*source_lengths), pads=2), side(window(*target_lengths), pads=1)
+    chosen = {"local_heads": 1} if pattern == "long-short" else {"global_layers": (1,)} if pattern == "group" else {}
+    model = tiny(attention=pattern, **chosen)
+    weights = model.attention(source, target)
+    real = [segment >= 0 for segment in source.segments[0].tolist()]
+    source_distance = (source.current[:, None] - source.segments)[0].tolist()
+    opened = labels(target)[0][: len(window(*target_lengths))]
+    target_distance = [int(target.current) - sentence for sentence in opened]
+    before = [[k <= q for k in range(len(opened))] for q in range(len(opened))]
+    cases = (
+        (weights.encoder, source_distance, source_distance, [real] * len(real)),
+        (weights.decoder, target_distance, target_distance, before),
+        (weights.cross, target_distance, source_distance, [real] * len(opened)),
+    )
+    for layers, queries, keys, visible in cases:
+        local = slow_mask(queries, keys, visible)
+        for layer, found in enumerate(layers):
+            for head in range(4):
+                is_local = (pattern == "long-short" and head < 1) or (pattern == "group" and layer == 0)
+                shown = (found[0, head, : len(queries), : len(keys)] > 0).tolist()
+                assert shown == (local if is_local else visible)
+
+
+@pytest.mark.parametrize("pattern", ["long-short", "group"])
+def test_more_sentences_than_the_source_has(pattern: str) -> None:
+    source, _ = pair()
+    target = side(window(1, 1, 1, 1), window(1, 1, 1), window(1, 2, 1, 1), current=[2, 0, 1])
+    assert tiny(attention=pattern)(source, target).isfinite().all()
+
+
+def test_a_layer_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(FocatError, match=r"layer 2: layers are counted from 0 to 1"):
+        tiny(attention="group", global_layers=(0, 2))

@@ -1,0 +1,156 @@
+"""Many processes train what one process trains; only the first speaks; when one dies, none is left waiting.
+
+They are started as on a machine with many GPUs, by `torchrun` or as it does it, but talk through the CPU.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+
+import torch
+
+from focat.corpus.store import Store
+from focat.run import Run
+from focat.windows.loader import Loader
+from tests.training.launcher import ROOT, Command
+from tests.training.runs import Lab, records, weights_of
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--local-addr"]
+TORCHRUN += ["localhost"]
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*TORCHRUN, *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def finish(process: subprocess.Popen[str], seconds: float = 120) -> str:
+    """What it said; it may not hang."""
+    try:
+        said, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.terminate()  # torchrun ends its processes
+        said, _ = process.communicate()
+        raise AssertionError(f"still running after {seconds} s, and had said:\n{said}") from None
+    return said
+
+
+def together(lab: Lab, *arguments: str) -> list[Command]:
+    """Two processes as `torchrun` starts them, without the seconds that three interpreters take to import PyTorch."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = str(free.getsockname()[1])
+    world = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": port}
+    return [lab.launcher.start([*arguments], lab.folder, RANK=rank, LOCAL_RANK=rank, **world) for rank in ("0", "1")]
+
+
+def test_two_processes_are_one_with_two_batches(lab: Lab) -> None:
+    """Dropout and both optimisers included.
+
+    An epoch has an odd number of batches, so that its last update leaves one process idle. They save so often
+    that whether it is time to save is a close call, about which they must not disagree.
+    """
+    split, windows = Store(lab.store).split("train"), lab.settings().windows
+    tokens = next(n for n in range(1200, 2000, 50) if len(Loader(split, windows, n, seed=1).epoch(0)[1]) % 2)
+    overrides = [
+        f"training.batch_tokens={tokens}",
+        "model.dropout=0.3",
+        "training.optimizer=muon",
+        "training.ema=0.5",
+        "training.clip_norm=0.5",
+        "training.gradient_accumulation=2",
+        "training.validate_every=null",
+        "training.budget={epochs: 2}",
+        "training.log_samples=1",
+        "training.log_every=3",
+        "training.save_minutes=0.0002",
+    ]
+    alone, joined = lab.folder / "alone", lab.folder / "joined"
+    lab.train(*overrides, f"training.output_dir={alone}")
+    commands = together(lab, "train", str(lab.config), *overrides, f"training.output_dir={joined}")
+    assert all(command.wait() == 0 for command in commands), [command.said for command in commands]
+
+    expected, found = weights_of(alone), weights_of(joined)
+    assert expected.keys() == found.keys()
+    for name in expected:
+        torch.testing.assert_close(found[name], expected[name], rtol=1e-5, atol=1e-5)
+
+    for one, many in zip(records(alone), records(joined), strict=True):  # so no line is there twice
+        assert (one["kind"], one["update"]) == (many["kind"], many["update"])
+        for figure in ("current", "context", "full", "discounted", "current_nll"):
+            assert abs(one[figure] - many[figure]) < 1e-4, (one, many)
+    said = "".join(command.said for command in commands)
+    assert said.count("· validation: ") == 2
+    assert "parameters on 2 × cpu" in said
+
+
+def test_going_on_with_fewer_processes(lab: Lab) -> None:
+    """Two processes begin, with a batch each; the one that goes on alone makes the same updates of two batches."""
+    overrides = ["training.validate_every=100", "training.log_samples=0", "training.budget={updates: 3}"]
+    alone, moved = lab.folder / "alone", lab.folder / "moved"
+    for command in together(lab, "train", str(lab.config), *overrides, f"training.output_dir={moved}"):
+        assert command.wait() == 0, command.said
+    longer = [*overrides[:2], "training.budget={updates: 6}"]
+    lab.train(*longer, f"training.output_dir={moved}")
+    lab.train(*longer, "training.gradient_accumulation=2", f"training.output_dir={alone}")
+    expected, found = weights_of(alone), weights_of(moved)
+    for name in expected:
+        torch.testing.assert_close(found[name], expected[name], rtol=1e-5, atol=1e-5)
+
+
+SCRIPT = """
+import os, sys, time, types
+from pathlib import Path
+from focat.config import load_settings
+from focat.progress import Progress
+from focat.training import trainer
+
+update = trainer.Trainer._update
+
+def dies_in_the_third_update(self, batches):
+    if self.state.update == 2:
+        os.kill(os.getpid(), 9)
+    return update(self, batches)
+
+if os.environ["RANK"] == "1":
+    {change}
+trainer.train(load_settings(Path(sys.argv[1]), sys.argv[2:]), Progress())
+"""
+
+
+def test_when_one_process_dies_the_job_ends(lab: Lab) -> None:
+    """As by a lack of memory: it is gone in the middle of an update, while the other waits for its gradient."""
+    script = lab.folder / "dies.py"
+    script.write_text(SCRIPT.format(change="trainer.Trainer._update = dies_in_the_third_update"))
+    begun = time.monotonic()
+    process = start(str(script), str(lab.config), "training.budget.updates=100000")
+    said = finish(process, 60)
+    assert process.returncode != 0
+    assert time.monotonic() - begun < 60
+    assert "parameters on 2 × cpu" in said  # it had begun to train
+
+
+def test_they_save_together_although_their_clocks_differ(lab: Lab) -> None:
+    """To the second process it is never time to save; if each went by its own clock, the first would wait for ever."""
+    script = lab.folder / "slow.py"
+    slow_clock = "trainer.time = types.SimpleNamespace(monotonic=lambda: time.monotonic() / 1000)"
+    script.write_text(SCRIPT.format(change=slow_clock))
+    often = ["training.save_minutes=0.0001", "training.validate_every=1000", "training.budget.updates=9"]
+    for command in together(lab, str(script), str(lab.config), *often):
+        assert command.wait(60) == 0, command.said
+    assert len(Run(lab.run).checkpoints()) == 2  # it did save before its end
+
+
+def test_what_a_user_can_mend_ends_all_processes_with_one_line(lab: Lab) -> None:
+    """Only the first process finds out; the second is waiting for it."""
+    lab.run.mkdir()
+    (lab.run / "something").touch()
+    commands = together(lab, "train", str(lab.config))
+    assert all(command.wait(60) != 0 for command in commands)
+    said = "".join(command.said for command in commands)
+    assert said.count(f"focat: {lab.run}: is not empty and holds no run; give another training.output_dir\n") == 1
+    assert [path.name for path in lab.run.iterdir()] == ["something"]

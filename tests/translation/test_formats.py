@@ -1,0 +1,397 @@
+"""Files come back as they were, byte for byte, but for their words."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from focat.errors import FocatError
+from focat.translation.formats import InputLines, Part, Showing, format_of, parts_of
+from focat.translation.formats.subtitles import balanced
+from focat.translation.formats.text import paragraphs, split_sentences
+from focat.translation.result import Alternative, Translation, on_one_line
+
+SRT = """1
+00:00:01,000 --> 00:00:02,500
+Hello there.
+
+2
+00:00:03,000 --> 00:00:04,000 X1:40 X2:600 Y1:20 Y2:50
+<i>I am in italics.</i>
+
+3
+00:00:05,000 --> 00:00:06,000
+{\\an8}At the top.
+
+"""
+
+VTT = """WEBVTT - a title
+Kind: captions
+
+STYLE
+::cue(b) { color: lime }
+
+REGION
+id:fred width:40%
+
+NOTE
+what follows is a test
+
+intro
+00:01.000 --> 00:02.000 position:10%,line-left align:left size:35%
+Tom &amp; Jerry &lt;3
+
+00:00:03.000 --> 00:00:04.000
+<v Roger Bingham>We are in New York.
+
+00:05.000 --> 00:06.000
+<c.yellow.bg_blue>All yellow.</c>
+"""
+
+
+def translated(content: str | bytes, name: str, say: Callable[[str], str], folder: Path, **options: object) -> bytes:
+    """The file with `say` for a translator."""
+    path = folder / f"file.{name}"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    parts = parts_of(InputLines(path), format_of(path), **{"showing": Showing(), **options})  # type: ignore[arg-type]
+    return "".join(part.write([Translation(s, say(s)) for s in part.sentences]) for part in parts).encode()
+
+
+def sentences(content: str, name: str, folder: Path, **options: object) -> list[list[str]]:
+    """What is to be translated, document by document."""
+    path = folder / f"file.{name}"
+    path.write_text(content, encoding="utf-8")
+    documents: list[list[str]] = [[]]
+    part: Part
+    for part in parts_of(InputLines(path), format_of(path), **{"showing": Showing(), **options}):  # type: ignore[arg-type]
+        documents[-1] += part.sentences
+        if part.ends_document:
+            documents.append([])
+    return [document for document in documents if document]
+
+
+def same(text: str) -> str:
+    return text
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a.txt", "text"),
+        ("a", "text"),
+        ("a.SRT", "srt"),
+        ("a.vtt.gz", "vtt"),
+        ("a.jsonl.zst", "jsonl"),
+        ("a.gz", "text"),
+    ],
+)
+def test_format_by_ending(name: str, expected: str) -> None:
+    assert format_of(Path(name)) == expected
+
+
+@pytest.mark.parametrize("character", ["\n", "\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"])
+def test_on_one_line(character: str) -> None:
+    """Nothing is left that Python, or anyone, takes for the end of a line."""
+    assert len(f"a{character}b".splitlines()) == 2
+    assert on_one_line(f"{character} a{character}{character}b\t") == "a b"
+
+
+class TestText:
+    def test_blank_lines_stand_between_documents(self, tmp_path: Path) -> None:
+        text = "\n\nOne.\nTwo.\n \t\nThree.\n\n"
+        assert sentences(text, "txt", tmp_path) == [["One.", "Two."], ["Three."]]
+        assert translated(text, "txt", str.upper, tmp_path) == b"\n\nONE.\nTWO.\n\nTHREE.\n\n"
+
+    @pytest.mark.parametrize("text", ["a\r\nb\r\n\r\nc", "a", "", "\n", "a\n\n", "\r\n"])
+    def test_ends_of_lines_stay(self, text: str, tmp_path: Path) -> None:
+        assert translated(text, "txt", same, tmp_path) == text.encode()
+
+    def test_a_byte_order_mark_is_passed_over(self, tmp_path: Path) -> None:
+        assert sentences("\ufeffOne.\nTwo.", "txt", tmp_path) == [["One.", "Two."]]
+
+    def test_compressed(self, tmp_path: Path) -> None:
+        assert translated(gzip.compress(b"One.\n\nTwo.\n"), "txt.gz", str.upper, tmp_path) == b"ONE.\n\nTWO.\n"
+
+    @given(lines=st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]))))
+    def test_as_many_lines_as_before(self, lines: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
+        folder = tmp_path_factory.getbasetemp()
+        content = "".join(f"{line}\n" for line in lines)
+        out = translated(content, "txt", on_one_line, folder).decode()
+        assert out.count("\n") == len(lines)
+        assert len(out.splitlines()) == len(lines)  # even for a reader with its own idea of lines
+
+    def test_scores_and_alternatives_are_columns(self, tmp_path: Path) -> None:
+        (tmp_path / "a.txt").write_text("Eins\n\nZwei\n")
+        parts = list(parts_of(InputLines(tmp_path / "a.txt"), "text", Showing(scores=True, nbest=2)))
+        found = Translation("Eins", "one", -0.5, (Alternative("one", -0.5), Alternative("won", -1.25)))
+        assert parts[0].write([found]) == "-0.5000\tone\t-1.2500\twon\n"
+        assert parts[1].write([]) == "\n"
+        parts = list(parts_of(InputLines(tmp_path / "a.txt"), "text", Showing(nbest=2)))
+        assert parts[0].write([found]) == "one\twon\n"
+
+    def test_not_utf8(self, tmp_path: Path) -> None:
+        with pytest.raises(FocatError, match=r"file.txt, line 2: byte 0xE9 at column 4 is not UTF-8"):
+            translated(b"ok\ncaf\xe9\n", "txt", same, tmp_path)
+
+
+class TestJsonLines:
+    @pytest.mark.parametrize(
+        ("line", "expected"),
+        [
+            (
+                {"id": 7, "sentences": ["One.", "Two."], "more": {"a": None}},
+                {"id": 7, "sentences": ["One.", "Two."], "more": {"a": None}, "translations": ["ONE.", "TWO."]},
+            ),
+            ({"source": "One."}, {"source": "One.", "translation": "ONE."}),
+            ({"source": []}, {"source": [], "translations": []}),
+            (["One.", "", "Two."], ["ONE.", "", "TWO."]),
+            ("Öne.", "ÖNE."),
+        ],
+    )
+    def test_what_was_there_stays(self, line: object, expected: object, tmp_path: Path) -> None:
+        out = translated(json.dumps(line) + "\n", "jsonl", str.upper, tmp_path)
+        assert json.loads(out) == expected
+
+    def test_documents(self, tmp_path: Path) -> None:
+        lines: list[object] = [["a", "b"], ["c"], "d", "e"]
+        lines += [{"document": 1, "source": "f"}, {"document": 1, "source": "g"}, {"document": 2, "source": "h"}]
+        lines += [{"source": "i"}, {"source": "j"}, {"document": 2, "sentences": ["k"]}]
+        content = "".join(json.dumps(line) + "\n" for line in lines)
+        assert sentences(content, "jsonl", tmp_path) == [
+            ["a", "b"], ["c"], ["d"], ["e"], ["f", "g"], ["h"], ["i"], ["j"], ["k"],
+        ]  # fmt: skip
+
+    def test_scores_and_alternatives(self, tmp_path: Path) -> None:
+        (tmp_path / "a.jsonl").write_text('{"sentences": ["Eins", ""]}\n"Eins"\n')
+        first, second = parts_of(InputLines(tmp_path / "a.jsonl"), "jsonl", Showing(scores=True, nbest=2))
+        found = Translation("Eins", "one", -0.5, (Alternative("one", -0.5), Alternative("won", -1.25)))
+        both = [{"text": "one", "score": -0.5}, {"text": "won", "score": -1.25}]
+        assert json.loads(first.write([found, Translation("", "")])) == {
+            "sentences": ["Eins", ""],
+            "translations": ["one", ""],
+            "scores": [-0.5, None],
+            "nbest": [both, []],
+        }
+        assert json.loads(second.write([found])) == {
+            "source": "Eins", "translation": "one", "score": -0.5, "nbest": both,
+        }  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("line", "problem"),
+        [
+            ("{", "line 2: not JSON at column 2"),
+            ("3", "line 2: the line is neither a sentence nor a list"),
+            ('{"text": "a"}', "line 2: no field `sentences` or `source`"),
+            ('{"sentences": ["a", 3]}', "line 2: entry 2 of `sentences` is not a string"),
+            ('{"sentences": null}', "line 2: `sentences` is neither"),
+            ('["\\ud800"]', r"line 2: holds \\ud800, half of a surrogate pair"),
+            ('{"source": "a", "b": "\\udc00"}', r"line 2: holds \\udc00"),
+            ("[" * 100_000, "line 2: not JSON that can be read"),
+        ],
+    )
+    def test_what_is_wrong_with_a_line(self, line: str, problem: str, tmp_path: Path) -> None:
+        with pytest.raises(FocatError, match=problem):
+            translated(f'["a"]\n{line}\n', "jsonl", same, tmp_path)
+
+
+ODD_SRT = {
+    "plain": SRT,
+    "byte-order mark": "\ufeff" + SRT,
+    "carriage returns": SRT.replace("\n", "\r\n"),
+    "no end of line": SRT.rstrip("\n"),
+    "no numbers": "00:00:01,000 --> 00:00:02,000\nHi.\n\n00:00:03,000 --> 00:00:04,000\nHo.\n",
+    "no blank lines": "1\n00:00:01,000 --> 00:00:02,000\nHi.\n2\n00:00:03,000 --> 00:00:04,000\nHo.\n",
+    "empty cues": "1\n00:00:01,000 --> 00:00:02,000\n\n2\n00:00:03,000 --> 00:00:04,000\n\n\n\n3\n0:05.0 --> 0:06.0\n",
+    "a cue that is a number": "1\n00:00:01,000 --> 00:00:02,000\n1984\n\n2\n00:00:03,000 --> 00:00:04,000\n2\n",
+    "many blank lines": "\n\n1\n00:00:01,000 --> 00:00:02,000\nHi.\n\n\n\n2\n00:00:03,000 --> 00:00:04,000\nHo.\n\n\n",
+    "numbers from 0, with gaps": SRT.replace("\n2\n", "\n17\n").replace("1\n00", "0\n00"),
+    "nothing but tags": "1\n00:00:01,000 --> 00:00:02,000\n<i></i>\n\n2\n00:00:03,000 --> 00:00:04,000\n<b> </b>\n",
+    "empty": "",
+}
+
+
+class TestSubtitles:
+    @pytest.mark.parametrize("name", ODD_SRT)
+    def test_srt_round_trip(self, name: str, tmp_path: Path) -> None:
+        assert translated(ODD_SRT[name], "srt", same, tmp_path) == ODD_SRT[name].encode()
+
+    @pytest.mark.parametrize("change", [same, lambda t: "\ufeff" + t, lambda t: t.replace("\n", "\r\n"), str.rstrip])
+    def test_vtt_round_trip(self, change: Callable[[str], str], tmp_path: Path) -> None:
+        expected = change(VTT).replace("&lt;3", "&lt;3")
+        assert translated(change(VTT), "vtt", same, tmp_path) == expected.encode()
+
+    def test_only_words_are_translated(self, tmp_path: Path) -> None:
+        assert sentences(SRT, "srt", tmp_path) == [["Hello there.", "I am in italics.", "At the top."]]
+        assert sentences(VTT, "vtt", tmp_path) == [["Tom & Jerry <3", "We are in New York.", "All yellow."]]
+        out = translated(VTT, "vtt", lambda text: text.replace("3", "2 -->"), tmp_path).decode()
+        assert out == VTT.replace("&lt;3", "&lt;2 --&gt;")
+
+    def test_lines_are_joined_and_broken_again(self, tmp_path: Path) -> None:
+        cue = "1\n00:00:01,000 --> 00:00:02,000\n<i>I am going home,</i>\n<i>it is late.</i>\n\n"
+        assert sentences(cue, "srt", tmp_path) == [["I am going home, it is late."]]
+        out = translated(cue, "srt", lambda _: "Ich gehe nach Hause, es ist schon sehr spät.", tmp_path).decode()
+        assert out.endswith("02,000\n<i>Ich gehe nach Hause,</i>\n<i>es ist schon sehr spät.</i>\n\n")
+
+    def test_two_speakers_are_two_sentences(self, tmp_path: Path) -> None:
+        cue = "1\n00:00:01,000 --> 00:00:02,000\n- Where is it?\n- Over there,\non the table.\n"
+        assert sentences(cue, "srt", tmp_path) == [["Where is it?", "Over there, on the table."]]
+        assert translated(cue, "srt", same, tmp_path) == cue.encode()
+
+    def test_a_dash_inside_is_no_speaker(self, tmp_path: Path) -> None:
+        cue = "1\n00:00:01,000 --> 00:00:02,000\nI said\n- never mind.\n"
+        assert sentences(cue, "srt", tmp_path) == [["I said - never mind."]]
+
+    @pytest.mark.parametrize(
+        ("text", "expected", "lost"),
+        [
+            ("<i>Hi</i>", "<i>HI</i>", False),
+            ("<i><b>Hi</b></i>", "<i><b>HI</b></i>", False),
+            ('<font color="#fff">Hi\nho</font>', '<font color="#fff">HI\nHO</font>', False),
+            ("<i>Hi</i> you", "HI YOU", True),
+            ("<i>A</i> and <i>B</i>", "A AND B", True),
+            ("{\\an8}<i>Hi</i>", "{\\an8}<i>HI</i>", False),
+            ("a < b and c > d", "A < B AND C > D", False),
+            ("<v Mary>Hi <i>you</i></v>", "<v Mary>HI YOU</v>", True),
+        ],
+    )
+    def test_tags(self, text: str, expected: str, lost: bool, tmp_path: Path) -> None:
+        cue = f"1\n00:00:01,000 --> 00:00:02,000\n{text}\n"
+        assert translated(cue, "srt", str.upper, tmp_path).decode().splitlines()[2:] == expected.splitlines()
+        (part,) = (p for p in parts_of(InputLines(tmp_path / "file.srt"), "srt", Showing()) if p.sentences)
+        assert (part.lost is not None) == lost
+
+    def test_a_number_right_above_a_timing_is_that_of_the_cue(self, tmp_path: Path) -> None:
+        cues = "1\n00:00:01,000 --> 00:00:02,000\nTom needs it.\n7\n00:00:03,000 --> 00:00:04,000\n12\n"
+        cues += "8\n00:00:05,000 --> 00:00:06,000\nI --> you\n"
+        assert sentences(cues, "srt", tmp_path) == [["Tom needs it.", "12", "I --> you"]]
+        bare = cues.replace("1\n00:00:01", "00:00:01", 1)  # its cues have no numbers, so this is what someone says
+        assert sentences(bare, "srt", tmp_path)[0][0] == "Tom needs it. 7"
+
+    def test_an_arrow_in_a_translation_is_no_timing(self, tmp_path: Path) -> None:
+        cue = "1\n00:00:01,000 --> 00:00:02,000\nHi.\n"
+        once = translated(cue, "srt", lambda _: "00:00:01,000 --> 00:00:02,000", tmp_path)
+        assert translated(once, "srt", str.upper, tmp_path) == once  # still one cue
+
+    @pytest.mark.parametrize(
+        ("name", "content", "problem"),
+        [
+            ("srt", "Just text.\n", "file.srt: has no line like"),
+            ("vtt", "Just text.\n", "file.vtt, line 1: does not begin with WEBVTT"),
+            ("vtt", "", "file.vtt: is empty"),
+            ("vtt", "WEBVTTX\n", "line 1: does not begin with WEBVTT"),
+            ("srt", SRT + "4\n00:00:07 --> 00:00:08\nLost.\n", "line 14: 00:00:07 --> 00:00:08: is no timing like"),
+            ("srt", SRT + "4\n00:00:07,000 -> 00:00:08,000\nLost.\n", "line 14: .* is no timing like"),
+            ("vtt", VTT + "\n00:07 --> 00:08\nLost.\n", "line 23: 00:07 --> 00:08: is no timing like"),
+        ],
+    )
+    def test_not_subtitles(self, name: str, content: str, problem: str, tmp_path: Path) -> None:
+        with pytest.raises(FocatError, match=problem):
+            translated(content, name, same, tmp_path)
+
+    def test_balanced(self) -> None:
+        assert balanced("one two three four", 2, 42) == ["one two", "three four"]
+        assert balanced("one two three four", 1, 42) == ["one two three four"]
+        assert balanced("one", 2, 42) == ["one"]
+        assert balanced("", 2, 42) == [""]
+        assert balanced("word " * 20, 1, 42) == ["word " * 5 + "word"] + ["word word word word word word word"] * 2
+        assert balanced("Yes, I know that it is late now.", 2, 42) == ["Yes, I know that", "it is late now."]
+        assert balanced("これは長い文です。", 1, 10) == ["これは長い", "文です。"]
+        assert balanced("Donaudampfschifffahrtsgesellschaftskapitän", 2, 10) == [
+            "Donaudampfschifffahrtsgesellschaftskapitän"
+        ]
+
+    @given(st.text(st.sampled_from("ab c-,"), max_size=40), st.integers(1, 4), st.integers(1, 50))
+    def test_balanced_as_by_trying_everything(self, text: str, lines: int, width: int) -> None:
+        words = on_one_line(text).split()
+        found = balanced(" ".join(words), lines, width)
+        assert " ".join(found).split() == words
+        if len(words) < 2 or len(words) > 12:
+            return
+
+        def cost(line: str) -> float:
+            return len(line) ** 2 * (0.8 if line[-1] in ",." else 1.0) + (len(line) > width) * 1e9
+
+        ways = [
+            [" ".join(words[i:j]) for i, j in itertools.pairwise((0, *breaks, len(words)))]
+            for breaks in itertools.combinations(range(1, len(words)), len(found) - 1)
+        ]
+        assert sum(map(cost, found)) == pytest.approx(min(sum(map(cost, way)) for way in ways))
+        assert len(found) >= min(lines, len(words))
+
+
+class TestRunningText:
+    def test_paragraphs_and_blank_lines_stay(self, tmp_path: Path) -> None:
+        text = "Title\n\nDr. Smith came. He left.\nA new paragraph! Yes.\n\n\nThe end."
+        found = sentences(text, "txt", tmp_path, split=("en", "de"))
+        assert found == [["Title", "Dr. Smith came.", "He left.", "A new paragraph!", "Yes.", "The end."]]
+        assert translated(text, "txt", str.upper, tmp_path, split=("en", "de")).decode() == text.upper()
+
+    def test_wrapped_lines_are_joined_and_wrapped_again(self, tmp_path: Path) -> None:
+        text = (
+            "It was the best of times, it was the\n"
+            "worst of times. It was the age of\n"
+            "wisdom. It was the age of foolishness.\n"
+            "\n"
+            "Next.\n"
+        )
+        first, *_, last = sentences(text, "txt", tmp_path, split=("en-GB", "de"))[0]
+        assert (first, last) == ("It was the best of times, it was the worst of times.", "Next.")
+        assert translated(text, "txt", same, tmp_path, split=("en", "de")).decode() == text
+
+    def test_what_is_not_wrapped(self) -> None:
+        """Paragraphs of one line each, lists, indents."""
+        for text in (
+            "A paragraph of one line.\nAnother, a bit longer one.\nThe third.",
+            "- one thing that is as long as it gets\n- another thing of about the same length",
+            "    indented code of some length here\n    and more of it, just the same len",
+            "short\nlines\nof verse",
+        ):
+            block = [(line, "\n") for line in text.split("\n")]
+            assert [list(paragraph.lines) for paragraph in paragraphs(block)] == [[line] for line, _ in block]
+
+    def test_marks_in_front_are_not_translated(self, tmp_path: Path) -> None:
+        text = "# A title\n- First thing. And more.\n  - nested\n1. one\n> quoted\n"
+        assert sentences(text, "txt", tmp_path, split=("en", "de")) == [
+            ["A title", "First thing.", "And more.", "nested", "one", "quoted"]
+        ]
+        assert translated(text, "txt", str.upper, tmp_path, split=("en", "de")).decode() == text.upper()
+
+    def test_languages_without_spaces(self, tmp_path: Path) -> None:
+        assert translated("One. Two.\n", "txt", lambda _: "文。", tmp_path, split=("en", "ja")).decode() == "文。文。\n"
+        assert translated("一。二。\n", "txt", lambda _: "One.", tmp_path, split=("ja", "en")).decode() == "One. One.\n"
+
+    def test_sentences(self) -> None:
+        assert list(split_sentences("Er kam am 3. Oktober. Dann ging er, z. B. heim.", "de")) == [
+            "Er kam am 3. Oktober.",
+            "Dann ging er, z. B. heim.",
+        ]
+
+    @given(text=st.text(st.sampled_from("ab. \t\n-1#\r"), max_size=80))
+    def test_as_many_blank_lines_as_before(self, text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+        out = translated(text, "txt", lambda _: "x", tmp_path_factory.getbasetemp(), split=("en", "de")).decode()
+        blank = [not line.strip() for line in text.split("\n")]
+        assert [not line.strip() for line in out.split("\n")].count(True) == blank.count(True)
+
+    @pytest.mark.parametrize(
+        ("name", "showing"), [("srt", Showing()), ("txt", Showing(scores=True)), ("txt", Showing(nbest=2))]
+    )
+    def test_what_does_not_go_together(self, name: str, showing: Showing, tmp_path: Path) -> None:
+        with pytest.raises(FocatError, match="--split"):
+            translated("", name, same, tmp_path, split=("en", "de"), showing=showing)
+
+
+def test_no_scores_in_subtitles(tmp_path: Path) -> None:
+    with pytest.raises(FocatError, match="--format srt: a cue has no place for --scores"):
+        translated(SRT, "srt", same, tmp_path, showing=Showing(scores=True))
+
+
+def test_no_such_format(tmp_path: Path) -> None:
+    with pytest.raises(FocatError, match="--format docx: there is no such format; text, jsonl, srt, vtt"):
+        parts_of(InputLines(tmp_path / "a"), "docx", Showing())

@@ -23,7 +23,7 @@ from focat.errors import FocatError
 from focat.evaluation.document_scores import Pair, SentenceScore, score_documents
 from focat.evaluation.scoring import Precision
 from focat.files import digest_of
-from focat.progress import QUIET, Progress
+from focat.progress import NULL_PROGRESS, Progress
 from focat.run import TrainedSystem, load_system
 from focat.translation.formats import Showing
 from focat.translation.jobs import STDOUT, Figures, Job, run_job
@@ -90,7 +90,7 @@ class Model:
         split: bool = False,
         scores: bool = False,
         overwrite: bool = False,
-        progress: Progress = QUIET,
+        progress: Progress = NULL_PROGRESS,
         **options: Any,
     ) -> Figures:
         """What `focat translate` does: a file in, a file out, resumed if it was interrupted."""
@@ -160,7 +160,7 @@ class Model:
         documents: Sequence[Sequence[Pair]],
         window: int | None = None,
         precision: Precision = "float32",
-        progress: Progress = QUIET,
+        progress: Progress = NULL_PROGRESS,
     ) -> list[list[SentenceScore]]:
         """The same for many documents; what `focat score` does."""
         windows = self.system.windows(window)

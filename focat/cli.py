@@ -208,7 +208,7 @@ def train(config: ConfigFile, overrides: Overrides = None, json_file: JsonFile =
     try:
         state = train(load_settings(config, overrides or ()), progress)
     except Interrupted as stopped:
-        progress.say(str(stopped))
+        progress.log(str(stopped))
         raise typer.Exit(stopped.exit_code) from None
     _write_json(json_file, asdict(state))
 
@@ -267,7 +267,7 @@ def translate(
     from dataclasses import asdict
 
     from focat.api import load
-    from focat.progress import QUIET, Progress
+    from focat.progress import NULL_PROGRESS, Progress
 
     for path in (input, output):
         if json_file is not None and json_file.resolve() == path.resolve():
@@ -284,7 +284,7 @@ def translate(
         split,
         scores,
         overwrite,
-        QUIET if quiet or to_terminal else Progress(),
+        NULL_PROGRESS if quiet or to_terminal else Progress(),
         context=context,
         constrained=not unconstrained,
         window=window,
@@ -347,7 +347,7 @@ def contrast(
     from focat.evaluation.contrast_run import Asking, ask, parse_target, parse_uneven, suites_for
     from focat.evaluation.scoring import parse_precision, parse_rule
     from focat.evaluation.suites import Form
-    from focat.files import write_whole
+    from focat.files import write_atomic
     from focat.hardware import device_named
     from focat.options import check_free
     from focat.progress import Progress
@@ -369,7 +369,7 @@ def contrast(
     results, setup = ask(opened, suites, asking, device_named(device), Progress())
     found = sections(results, setup)
     if instances is not None:
-        write_whole(instances, instance_lines(results, setup.rule))
+        write_atomic(instances, instance_lines(results, setup.rule))
     show(found, setup.rule, Console(highlight=False))
     _write_json(json_file, figures(results, found, setup))
 
@@ -399,7 +399,7 @@ def score(
     from focat.api import load
     from focat.evaluation.document_scores import parse_style, read_pairs, score_lines, summary
     from focat.evaluation.scoring import parse_precision
-    from focat.files import write_whole
+    from focat.files import write_atomic
     from focat.options import check_free
     from focat.progress import Progress
 
@@ -415,14 +415,14 @@ def score(
         for line in lines:
             print(line)
     else:
-        write_whole(output, "".join(line + "\n" for line in lines))
+        write_atomic(output, "".join(line + "\n" for line in lines))
     found = summary(scored) | {"signature": model.score_signature(window, how)}
-    progress.say(
+    progress.log(
         f"{found['sentences']:,} sentences of {found['documents']:,} documents: log-probability "
         f"{found['per_sentence']:.4f} per sentence, {found['per_token']:.4f} per token, perplexity "
         f"{found['perplexity']:.3f}" + (f"; {found['shortened']:,} lost context" if found["shortened"] else "")
     )
-    progress.say(found["signature"])
+    progress.log(found["signature"])
     _write_json(json_file, found)
 
 
@@ -596,7 +596,7 @@ def analyse(
     from focat.evaluation.scoring import parse_rule
     from focat.evaluation.suites import Form, context_files, read_suites
     from focat.evaluation.test_sets import SPLITS
-    from focat.files import write_whole
+    from focat.files import write_atomic
     from focat.hardware import device_named
     from focat.options import check_free, one_of
     from focat.progress import Progress
@@ -618,7 +618,7 @@ def analyse(
     found = analyse(runs, chosen, asked, Progress(), device_named(device))
     show_analysis(found, shown, Console(highlight=False))
     if items is not None:
-        write_whole(items, "".join(found.item_lines()))
+        write_atomic(items, "".join(found.item_lines()))
     _write_json(json_file, found.record())
 
 

@@ -15,20 +15,20 @@ from typing import Any, BinaryIO
 
 from focat.errors import FocatError
 
-UNFINISHED = ".unfinished"  # suffix of what is still being written; safe to delete
+PARTIAL_SUFFIX = ".unfinished"  # suffix of what is still being written; safe to delete
 
 
-def write_whole(path: Path, content: bytes | str) -> None:
+def write_atomic(path: Path, content: bytes | str) -> None:
     """Write a file so that no reader, and no crash, ever finds half of it."""
-    with whole_file(path) as file:
+    with atomic_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """A file to fill; it takes its place when the block ends, replacing an older one, and vanishes if it fails."""
     path = path.resolve() if path.is_symlink() else path  # the file behind a link, not the link
-    beside = path.with_name(path.name + UNFINISHED)
+    beside = path.with_name(path.name + PARTIAL_SUFFIX)
     with disk_errors(path):
         try:
             with beside.open("wb") as file:
@@ -43,15 +43,15 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """`write_whole` of readable JSON; the same content gives the same bytes."""
-    write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    """`write_atomic` of readable JSON; the same content gives the same bytes."""
+    write_atomic(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 @contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
+def atomic_folder(path: Path) -> Iterator[Path]:
     """A folder to fill; it takes its place when the block ends, replacing an older one, and vanishes if it fails."""
-    beside = path.with_name(path.name + UNFINISHED)
-    older = path.with_name(f"{path.name}.older{UNFINISHED}")
+    beside = path.with_name(path.name + PARTIAL_SUFFIX)
+    older = path.with_name(f"{path.name}.older{PARTIAL_SUFFIX}")
     try:
         with disk_errors(path):
             shutil.rmtree(beside, ignore_errors=True)
@@ -76,7 +76,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def locked(folder: Path, otherwise: str) -> Iterator[None]:
+def locked_folder(folder: Path, otherwise: str) -> Iterator[None]:
     """Hold a folder for this process alone; the lock goes with the process, however it ends."""
     with disk_errors(folder):
         descriptor = os.open(folder, os.O_RDONLY)

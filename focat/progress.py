@@ -73,19 +73,19 @@ class Progress:
         self._out = out
         self._open = False  # whether the terminal's last line will be written over
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         """One line that stays."""
         if self._out is not None:
             print(("\n" if self._open else "") + text, file=self._out, flush=True)
             self._open = False
 
-    def now(self, text: str) -> None:
+    def status(self, text: str) -> None:
         """How things stand: one line that a terminal writes over the next time; in a pipe, a line like any other."""
         if self._out is not None and self._out.isatty():
             print(f"\r\x1b[2K{text}", end="", file=self._out, flush=True)
             self._open = True
         else:
-            self.say(text)
+            self.log(text)
 
     @contextmanager
     def bar(self, label: str, unit: str = "", total: int | None = None) -> Iterator[Bar]:
@@ -104,4 +104,4 @@ def shortened(text: str, most: int = 160) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-QUIET = Progress(out=None)
+NULL_PROGRESS = Progress(out=None)

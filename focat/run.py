@@ -20,7 +20,7 @@ from focat.config.schema import WindowSettings
 from focat.corpus.store import Store
 from focat.corpus.tokenizer import Tokenizer
 from focat.errors import FocatError
-from focat.files import UNFINISHED, sha256, write_json, write_whole
+from focat.files import PARTIAL_SUFFIX, sha256, write_atomic, write_json
 from focat.hardware import device_named
 from focat.model.transformer import Transformer
 
@@ -69,7 +69,7 @@ class Run:
         run.path.mkdir(parents=True, exist_ok=True)
         write_json(run.path / "model.json", described)  # first: what follows may be interrupted, and is ours
         tokenizer.save(run.path / "tokenizer")
-        write_whole(run.path / "config.yaml", dump_settings(settings))  # last: with it, the folder is a run
+        write_atomic(run.path / "config.yaml", dump_settings(settings))  # last: with it, the folder is a run
         return run
 
     @classmethod
@@ -128,7 +128,7 @@ class Run:
         return model.to(device).eval()
 
     def _files(self) -> list[Path]:
-        return [f for f in self.path.iterdir() if f.suffix != UNFINISHED] if self.path.exists() else []
+        return [f for f in self.path.iterdir() if f.suffix != PARTIAL_SUFFIX] if self.path.exists() else []
 
     def _described(self) -> dict[str, Any]:
         described: dict[str, Any] = json.loads((self.path / "model.json").read_text(encoding="utf-8"))

@@ -12,7 +12,7 @@ import torch
 from focat import doctor
 from focat.errors import FocatError
 from focat.evaluation import comet
-from focat.progress import QUIET
+from focat.progress import NULL_PROGRESS
 from tests.evaluation.commands import focat
 
 
@@ -62,7 +62,7 @@ def test_install_that_fails_says_why(tmp_path, monkeypatch):
     monkeypatch.setenv(comet.VARIABLE, str(tmp_path / "file" / "env"))
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(FocatError, match=r"making .*env: .*the command was: "):
-        comet.install(QUIET)
+        comet.install(NULL_PROGRESS)
 
 
 def test_where_the_environment_is(monkeypatch):

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from focat.errors import FocatError
-from focat.files import digest_of, disk_errors, locked, sha256, whole_folder, write_json, write_whole
+from focat.files import atomic_folder, digest_of, disk_errors, locked_folder, sha256, write_atomic, write_json
 
 
 def names(folder: Path) -> list[str]:
@@ -25,9 +25,9 @@ def names(folder: Path) -> list[str]:
 
 def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    write_whole(path, "жук")
+    write_atomic(path, "жук")
     assert path.read_text(encoding="utf-8") == "жук"
-    write_whole(path, b"\0\xff")
+    write_atomic(path, b"\0\xff")
     assert path.read_bytes() == b"\0\xff"
     assert names(tmp_path) == ["file"]
 
@@ -39,10 +39,10 @@ def test_a_file_that_fails_leaves_the_old_one(
 ) -> None:
     """Both steps come after the new bytes are written, so a careless version would leave them behind."""
     path = tmp_path / "file"
-    write_whole(path, "old")
+    write_atomic(path, "old")
     monkeypatch.setattr(step, _raising(error))
     with pytest.raises((FocatError, KeyboardInterrupt)):
-        write_whole(path, "new")
+        write_atomic(path, "new")
     assert path.read_text() == "old"
     assert names(tmp_path) == ["file"]
 
@@ -53,7 +53,7 @@ def test_the_bytes_are_on_the_disk_before_the_name_is(tmp_path: Path, monkeypatc
     monkeypatch.setattr(
         "focat.files.sync", lambda descriptor: synced.append((os.fstat(descriptor).st_size, names(tmp_path)))
     )
-    write_whole(tmp_path / "file", "12345")
+    write_atomic(tmp_path / "file", "12345")
     assert synced == [(5, ["file.unfinished"])]
 
 
@@ -67,7 +67,7 @@ def test_json_is_readable_and_the_same_each_time(tmp_path: Path) -> None:
 
 def test_a_folder_appears_when_it_is_full(tmp_path: Path) -> None:
     path = tmp_path / "stage"
-    with whole_folder(path) as unfinished:
+    with atomic_folder(path) as unfinished:
         (unfinished / "new").write_text("1")
         assert not path.exists()
     assert names(tmp_path) == ["stage"]
@@ -76,7 +76,7 @@ def test_a_folder_appears_when_it_is_full(tmp_path: Path) -> None:
 
 def test_a_folder_replaces_an_older_one_as_a_whole(tmp_path: Path) -> None:
     path = filled(tmp_path / "stage", "old")
-    with whole_folder(path) as unfinished:
+    with atomic_folder(path) as unfinished:
         (unfinished / "new").write_text("1")
         assert names(path) == ["old"]
     assert names(tmp_path) == ["stage"]
@@ -85,7 +85,7 @@ def test_a_folder_replaces_an_older_one_as_a_whole(tmp_path: Path) -> None:
 
 def test_leftovers_of_a_killed_process_are_no_part_of_the_next_folder(tmp_path: Path) -> None:
     filled(tmp_path / "stage.unfinished", "half")
-    with whole_folder(tmp_path / "stage") as unfinished:
+    with atomic_folder(tmp_path / "stage") as unfinished:
         (unfinished / "new").write_text("1")
     assert names(tmp_path) == ["stage"]
     assert names(tmp_path / "stage") == ["new"]
@@ -96,7 +96,7 @@ def test_a_folder_that_fails_leaves_the_old_one(tmp_path: Path, error: BaseExcep
     path = filled(tmp_path / "stage", "old")
 
     def fill() -> None:
-        with whole_folder(path) as unfinished:
+        with atomic_folder(path) as unfinished:
             (unfinished / "new").write_text("1")
             raise error
 
@@ -119,12 +119,12 @@ def test_deleting_the_older_folder_may_stop_halfway(tmp_path: Path, monkeypatch:
         really_delete(folder, **options)
 
     monkeypatch.setattr(shutil, "rmtree", delete_half)
-    with pytest.raises(KeyboardInterrupt), whole_folder(path) as unfinished:
+    with pytest.raises(KeyboardInterrupt), atomic_folder(path) as unfinished:
         (unfinished / "new").write_text("1")
     assert names(path) == ["new"]
 
     monkeypatch.undo()
-    with whole_folder(path) as unfinished:
+    with atomic_folder(path) as unfinished:
         (unfinished / "newer").write_text("1")
     assert names(tmp_path) == ["stage"]
 
@@ -134,9 +134,9 @@ def test_deleting_the_older_folder_may_stop_halfway(tmp_path: Path, monkeypatch:
 
 def test_a_lock_is_for_one_at_a_time(tmp_path: Path) -> None:
     refused = pytest.raises(FocatError, match="taken; wait for it or stop it")
-    with locked(tmp_path, "taken"), refused, locked(tmp_path, "taken"):
+    with locked_folder(tmp_path, "taken"), refused, locked_folder(tmp_path, "taken"):
         pass
-    with locked(tmp_path, "taken"):
+    with locked_folder(tmp_path, "taken"):
         pass
     assert names(tmp_path) == []
 
@@ -166,12 +166,12 @@ def test_a_reader_who_has_had_enough_is_no_disk_error() -> None:
 
 def test_a_place_that_does_not_exist_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(FocatError, match=r"nowhere/file: cannot be written: No such file"):
-        write_whole(tmp_path / "nowhere" / "file", "text")
+        write_atomic(tmp_path / "nowhere" / "file", "text")
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "file")
-    write_whole(tmp_path / "link", "text")
+    write_atomic(tmp_path / "link", "text")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "file").read_text() == "text"
 
@@ -180,7 +180,7 @@ def test_what_is_in_a_folder_can_be_read_by_all_who_may(tmp_path: Path) -> None:
     """Weights are written by a library that keeps them private."""
     before = os.umask(0o027)
     try:
-        with whole_folder(tmp_path / "folder") as folder:
+        with atomic_folder(tmp_path / "folder") as folder:
             (folder / "file").touch(0o600)
     finally:
         os.umask(before)

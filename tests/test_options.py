@@ -11,7 +11,7 @@ from focat.config.schema import SearchSettings, WindowSettings
 from focat.errors import FocatError
 from focat.hardware import device_named
 from focat.options import check_free, in_a_folder, named, one_of, some_of
-from focat.progress import QUIET
+from focat.progress import NULL_PROGRESS
 from focat.translation.jobs import Job, run_job
 from tests.evaluation.commands import refused
 
@@ -78,7 +78,7 @@ def test_there_must_be_somewhere_to_write(monkeypatch, tmp_path):
     (tmp_path / "in.txt").write_text("One.\n")
     monkeypatch.setattr(sys, "stdout", None)
     with pytest.raises(FocatError, match="standard output is closed; give -o FILE"):
-        run_job(Job(tmp_path / "in.txt"), None, [], QUIET)
+        run_job(Job(tmp_path / "in.txt"), None, [], NULL_PROGRESS)
 
 
 def test_what_no_model_can_take():

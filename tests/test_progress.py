@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from focat.progress import QUIET, Progress
+from focat.progress import NULL_PROGRESS, Progress
 
 
 class Terminal(io.StringIO):
@@ -73,29 +73,29 @@ def test_work_that_fails_says_so_and_fails(clock: Clock, error: type[BaseExcepti
     assert out.getvalue().endswith("reading: 0 pairs, 0/s stopped in 0.0 s\n")  # what follows starts on its own line
 
 
-def test_a_line_is_said_at_once() -> None:
+def test_a_line_is_logged_at_once() -> None:
     out = io.StringIO()
-    Progress(out).say("store is up to date")
+    Progress(out).log("store is up to date")
     assert out.getvalue() == "store is up to date\n"
 
 
 def test_quiet_is_quiet(capfd: pytest.CaptureFixture[str]) -> None:
-    QUIET.say("nothing")
-    with QUIET.bar("nothing", "at all") as bar:
+    NULL_PROGRESS.log("nothing")
+    with NULL_PROGRESS.bar("nothing", "at all") as bar:
         bar.advance()
     assert bar.done == 1
     assert capfd.readouterr() == ("", "")
 
 
 def test_how_things_stand_is_written_over_in_a_terminal_and_kept_in_a_pipe() -> None:
-    said: dict[type, str] = {}
+    written: dict[type, str] = {}
     for kind in (Terminal, io.StringIO):
         out = kind()
         progress = Progress(out)
-        progress.now("update 1")
-        progress.now("update 2")
-        progress.say("validated")
-        progress.say("saved")
-        said[kind] = out.getvalue()
-    assert said[io.StringIO] == "update 1\nupdate 2\nvalidated\nsaved\n"
-    assert said[Terminal] == "\r\x1b[2Kupdate 1\r\x1b[2Kupdate 2\nvalidated\nsaved\n"
+        progress.status("update 1")
+        progress.status("update 2")
+        progress.log("validated")
+        progress.log("saved")
+        written[kind] = out.getvalue()
+    assert written[io.StringIO] == "update 1\nupdate 2\nvalidated\nsaved\n"
+    assert written[Terminal] == "\r\x1b[2Kupdate 1\r\x1b[2Kupdate 2\nvalidated\nsaved\n"

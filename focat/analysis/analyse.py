@@ -134,7 +134,7 @@ def _examine(
     """All that is asked about one system."""
     cut = cut_windows(split, system.windows)
     if len(cut.too_long):
-        progress.say(f"{system.name}: left out {len(cut.too_long):,} sentences, longer than its windows.max_tokens")
+        progress.log(f"{system.name}: left out {len(cut.too_long):,} sentences, longer than its windows.max_tokens")
     record: dict[str, Any] = {"windows_shortened": cut.shortened, "sentences_too_long": len(cut.too_long)}
     measures: Measures = {}
     if "attention" in asked.parts:

@@ -19,7 +19,7 @@ from rich.text import Text
 from focat.config.schema import WindowSettings
 from focat.corpus.store import SIDES, Split, Store, counts_line
 from focat.corpus.tokenizer import Vocabulary
-from focat.files import write_whole
+from focat.files import write_atomic
 from focat.progress import shortened
 from focat.windows.batch import Side
 from focat.windows.windows import cut_windows, gather
@@ -92,7 +92,7 @@ def draw_windows(found: Inspection, path: Path) -> None:
     console = Console(record=True, file=io.StringIO(), width=110, force_terminal=True, color_system="truecolor")
     _show_windows(console, found)
     picture = console.export_svg(title=f"focat inspect {Path(found.figures['store']).name}")
-    write_whole(path, re.sub(r"@font-face {.*?}", "", picture, flags=re.DOTALL))  # fonts would come from the network
+    write_atomic(path, re.sub(r"@font-face {.*?}", "", picture, flags=re.DOTALL))  # fonts would come from the network
 
 
 def _show_windows(console: Console, found: Inspection) -> None:

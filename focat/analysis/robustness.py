@@ -85,7 +85,7 @@ def robustness_of(
     for size in sizes:
         windows = _windows(system, size)
         if windows is None:
-            progress.say(f"{system.name}: left out windows of {size}, which its positions or its windows do not allow")
+            progress.log(f"{system.name}: left out windows of {size}, which its positions or its windows do not allow")
             continue
         losses = losses_of(system, split, progress, windows, f"losses, windows of {size}")
         shortened[size] = losses.shortened

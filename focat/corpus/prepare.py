@@ -20,7 +20,7 @@ from focat.corpus.readers import read_documents
 from focat.corpus.store import STORE_VERSION, writing_split
 from focat.corpus.tokenizer import Tokenizer, train_tokenizer
 from focat.errors import FocatError
-from focat.files import UNFINISHED, digest_of, disk_errors, locked, sha256, whole_folder, write_json
+from focat.files import PARTIAL_SUFFIX, atomic_folder, digest_of, disk_errors, locked_folder, sha256, write_json
 from focat.progress import Progress
 
 SPLITS = ("train", "dev", "test")
@@ -43,11 +43,11 @@ def prepare(settings: DataSettings, progress: Progress, overwrite: bool = False)
     store = settings.store
     with disk_errors(store):
         store.mkdir(parents=True, exist_ok=True)
-    with locked(store, "another `focat prepare` is filling this store"):
+    with locked_folder(store, "another `focat prepare` is filling this store"):
         manifest = _read_json(store / "manifest.json")
         if manifest is not None:
             if {name: manifest.get(name) for name in made_from} == made_from:
-                progress.say(f"{store} is up to date")
+                progress.log(f"{store} is up to date")
                 return manifest
             if not overwrite:
                 raise FocatError(
@@ -73,7 +73,7 @@ def _clear(store: Path, keys: dict[str, str]) -> None:
     """Take away what this preparation will not replace: the old manifest, splits no longer wanted, leftovers."""
     with disk_errors(store):
         (store / "manifest.json").unlink(missing_ok=True)
-        for old in [*store.glob(f"*{UNFINISHED}"), *(store / name for name in SPLITS if name not in keys)]:
+        for old in [*store.glob(f"*{PARTIAL_SUFFIX}"), *(store / name for name in SPLITS if name not in keys)]:
             if old.is_dir():
                 shutil.rmtree(old)
             else:
@@ -96,7 +96,7 @@ def _tokenizer_stage(settings: DataSettings, key: str, progress: Progress) -> To
             raise FocatError(f"data.train: cleaning left no pair ({_reasons(cleaner.removed)}); relax data.cleaning")
     with progress.bar("training the tokenizer"):
         tokenizer = train_tokenizer(settings.tokenizer, settings.normalisation, source.kept, target.kept)
-    with whole_folder(folder) as unfinished:
+    with atomic_folder(folder) as unfinished:
         tokenizer.save(unfinished)
         write_json(unfinished / "stage.json", {"key": key})
     return tokenizer
@@ -111,7 +111,7 @@ def _split_stage(
         # What is measured on must stay as it is: only training pairs are ever removed.
         cleaner = Cleaner(settings.cleaning if name == "train" else CleaningSettings(empty=False))
         with (
-            whole_folder(folder) as unfinished,
+            atomic_folder(folder) as unfinished,
             writing_split(unfinished, tokenizer) as writer,
             progress.bar(f"encoding {name}", "pairs") as bar,
         ):

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from focat.config.data import NormalisationSettings, TokenizerSettings
 from focat.corpus.vocabulary import SPECIALS
 from focat.errors import FocatError
-from focat.files import write_json, write_whole
+from focat.files import write_atomic, write_json
 from focat.hardware import cores
 
 # SentencePiece writes a space as ▁ and would read a ▁ of the text back as a space. A character that Unicode reserves
@@ -80,9 +80,9 @@ class Tokenizer:
     def save(self, folder: Path) -> None:
         """Write the models and the normalisation, all that inference needs."""
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / "source.model", self.source.model)
+        write_atomic(folder / "source.model", self.source.model)
         if not self.joint:
-            write_whole(folder / "target.model", self.target.model)
+            write_atomic(folder / "target.model", self.target.model)
         write_json(
             folder / "tokenizer.json", {"joint": self.joint, "normalisation": self.source.normalisation.model_dump()}
         )

@@ -103,7 +103,7 @@ def comet(
     figures = []
     for context, run in zip(contexts, answer["runs"], strict=True):
         if run["cut"]:
-            progress.say(f"COMET: {run['cut']} sentences lost their oldest context, for which the encoder has no room")
+            progress.log(f"COMET: {run['cut']} sentences lost their oldest context, for which the encoder has no room")
         scores = np.array(run["scores"], np.float64)
         signature = f"model:{name}|context:{context}|version:{answer['version']}"
         statistics = np.stack([scores, np.ones_like(scores)], axis=1)

@@ -139,7 +139,7 @@ def shared_columns(systems: Sequence[System], progress: Progress) -> list[str]:
         had = "; ".join(f"{system.name} has {', '.join(system.columns)}" for system in systems)
         raise FocatError(f"compare: no figure is common to all systems: {had}")
     if left_out := {name for system in systems for name in system.columns} - set(everywhere):
-        progress.say(f"left out, because not all systems have it: {', '.join(sorted(left_out))}")
+        progress.log(f"left out, because not all systems have it: {', '.join(sorted(left_out))}")
     return everywhere
 
 

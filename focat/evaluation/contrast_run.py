@@ -90,7 +90,7 @@ def ask(
     results = []
     for suite in suites:
         instances = asking.form.suite(suite).instances
-        progress.say(f"{suite.name}: {len(instances):,} instances, {suite.candidates:,} candidates")
+        progress.log(f"{suite.name}: {len(instances):,} instances, {suite.candidates:,} candidates")
         if asking.target == "own" and given.target_before:
             instances = with_own_context(instances, _translate(model, tokenizer, windows, search, progress))
         found = answers(model, tokenizer, instances, given, asking.precision, progress)

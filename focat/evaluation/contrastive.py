@@ -15,7 +15,7 @@ from focat.evaluation.prefix_scoring import Group, score_groups
 from focat.evaluation.scoring import RULES, Precision, Rule, fits
 from focat.evaluation.suites.instance import Instance
 from focat.model.transformer import Transformer
-from focat.progress import QUIET, Progress
+from focat.progress import NULL_PROGRESS, Progress
 
 TargetContext = Literal["gold", "own", "none"]
 Uneven = Literal["shorter", "source"]
@@ -108,7 +108,7 @@ def answers(
     instances: Sequence[Instance],
     given: Context,
     precision: Precision = "float32",
-    progress: Progress = QUIET,
+    progress: Progress = NULL_PROGRESS,
 ) -> list[Answer]:
     """Every instance with the scores of its candidates. `own` context must be in the instances already."""
     groups = [group_of(instance, given, tokenizer) for instance in instances]

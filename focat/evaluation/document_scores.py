@@ -18,7 +18,7 @@ from focat.errors import FocatError
 from focat.evaluation.scoring import Precision, fits, token_scores, working_in
 from focat.model.transformer import Transformer
 from focat.options import one_of
-from focat.progress import QUIET, Progress
+from focat.progress import NULL_PROGRESS, Progress
 from focat.windows.batch import Batch
 from focat.windows.texts import WindowText, batch_of_texts
 
@@ -106,7 +106,7 @@ def score_documents(
     documents: Sequence[Sequence[Pair]],
     windows: WindowSettings,
     precision: Precision = "float32",
-    progress: Progress = QUIET,
+    progress: Progress = NULL_PROGRESS,
 ) -> list[list[SentenceScore]]:
     """Each translation after the given translations of its context; several models decide together."""
     flat = [(d, i) for d, document in enumerate(documents) for i in range(len(document))]

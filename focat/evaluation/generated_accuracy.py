@@ -20,7 +20,7 @@ from focat.decoding.requests import Request
 from focat.evaluation.contrastive import Context, group_of
 from focat.evaluation.suites.instance import Instance
 from focat.model.transformer import Transformer
-from focat.progress import QUIET, Progress
+from focat.progress import NULL_PROGRESS, Progress
 
 Outcome = Literal["right", "wrong", "both", "neither"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
@@ -89,7 +89,7 @@ def produce(
     instances: Sequence[Instance],
     given: Context,
     search: SearchSettings,
-    progress: Progress = QUIET,
+    progress: Progress = NULL_PROGRESS,
 ) -> list[Produced]:
     """Translate the current sentence of each instance after its target context, and judge it."""
     requests: dict[tuple[tuple[str, ...], tuple[str, ...]], Request] = {}

@@ -21,7 +21,7 @@ from focat.corpus.vocabulary import END, PAD, SEPARATOR, START
 from focat.evaluation.scoring import Precision, Scores, log_probabilities, working_in
 from focat.model.kv_cache import Memory
 from focat.model.transformer import Transformer
-from focat.progress import QUIET, Progress
+from focat.progress import NULL_PROGRESS, Progress
 from focat.windows.batch import Side
 from focat.windows.segments import segments_of
 
@@ -83,7 +83,7 @@ def score_groups(
     tokenizer: Tokenizer,
     groups: Sequence[Group],
     precision: Precision = "float32",
-    progress: Progress = QUIET,
+    progress: Progress = NULL_PROGRESS,
     batch_tokens: int | None = None,
 ) -> Scores:
     """Scores of all candidates of all groups, in a row."""

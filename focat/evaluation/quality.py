@@ -21,7 +21,7 @@ from focat.corpus.text_files import Lines, is_blank, parallel_lines
 from focat.errors import FocatError
 from focat.evaluation import comet
 from focat.evaluation.metrics import Documents, Figure, Level, Metric, lines_of, measure
-from focat.files import digest_of, write_whole
+from focat.files import digest_of, write_atomic
 from focat.progress import Progress
 
 KIND = "focat evaluation"  # how a file of ours is known
@@ -176,12 +176,12 @@ def write_evaluation(path: Path, record: dict[str, Any]) -> None:
     """As readable JSON, with the numbers of a line on one line."""
     text = json.dumps(record, indent=1, ensure_ascii=False)
     # No text can look like this: a line feed inside a JSON string is written as \n.
-    write_whole(path, re.sub(r"\[\n[\s\d.,eE+-]+\]", lambda found: "".join(found[0].split()), text) + "\n")
+    write_atomic(path, re.sub(r"\[\n[\s\d.,eE+-]+\]", lambda found: "".join(found[0].split()), text) + "\n")
 
 
 def write_translations(path: Path, documents: Documents) -> None:
     """A sentence per line, a blank line between documents."""
-    write_whole(path, "\n\n".join("\n".join(document) for document in documents) + "\n")
+    write_atomic(path, "\n\n".join("\n".join(document) for document in documents) + "\n")
 
 
 def figures_of(record: dict[str, Any]) -> list[Figure]:

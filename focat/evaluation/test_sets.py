@@ -11,7 +11,7 @@ from focat.corpus.readers import read_documents
 from focat.corpus.store import Split, Store
 from focat.corpus.tokenizer import Tokenizer
 from focat.errors import FocatError
-from focat.progress import QUIET, Progress
+from focat.progress import NULL_PROGRESS, Progress
 from focat.run import Run
 
 TestSplit = Literal["test", "dev"]
@@ -25,7 +25,7 @@ def corpus_of_files(source: Path, target: Path, documents: Path | None = None) -
     return IdsCorpus(format="ids", source=source, target=target, documents=documents)
 
 
-def documents_of(run: Run, split: TestSplit, progress: Progress = QUIET) -> list[Document]:
+def documents_of(run: Run, split: TestSplit, progress: Progress = NULL_PROGRESS) -> list[Document]:
     """A split of a run as it was before any normalisation; where only the store has it, as its tokens spell it."""
     data = run.settings.data
     if corpora := getattr(data, split):
@@ -35,7 +35,7 @@ def documents_of(run: Run, split: TestSplit, progress: Progress = QUIET) -> list
             f"{run.path}: its settings name no corpus under data.{split}, and its store, {data.store}, has no such "
             "split; give the texts as files"
         )
-    progress.say(f"{split}: no corpus is named under data.{split}; its text is spelled from the tokens in {data.store}")
+    progress.log(f"{split}: no corpus is named under data.{split}; its text is spelled from the tokens in {data.store}")
     store = Store(data.store)
     return spelled(store.split(split), store.tokenizer)
 

@@ -23,7 +23,7 @@ def translate_documents(
             cut += sum(translation.cut for translation in translations)
             bar.advance(len(translations))
     if cut:
-        progress.say(f"{cut} translations reached the longest length allowed, and may lack their end")
+        progress.log(f"{cut} translations reached the longest length allowed, and may lack their end")
     made = {
         "runs": [str(run.path) for run in model.runs],
         "weights": [run.weights_folder().name for run in model.runs],

@@ -28,7 +28,7 @@ from focat.experiments.experiment import SystemWork, Workshop
 from focat.experiments.plan import LoadedPlan, load_plan, plan_names
 from focat.experiments.results import Record, gathered
 from focat.experiments.tables import Tables, build
-from focat.files import disk_errors, locked, sha256, write_json, write_whole
+from focat.files import disk_errors, locked_folder, sha256, write_atomic, write_json
 from focat.progress import Progress
 
 
@@ -48,7 +48,7 @@ def reproduce(
     folder = folder or default_folder(name)
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder, "another `focat reproduce` is at work in this folder"):
+    with locked_folder(folder, "another `focat reproduce` is at work in this folder"):
         workshop = Workshop(loaded, folder, progress)
         works = chosen_work(workshop, only)
         workshop.check()
@@ -90,7 +90,7 @@ def put_together(workshop: Workshop) -> tuple[Tables, bool]:
     write_json(folder / "results.json", found)
     write_json(folder / "provenance.json", how)
     write_json(folder / "tables.json", tables.record())
-    write_whole(folder / "tables.md", tables.markdown())
+    write_atomic(folder / "tables.md", tables.markdown())
     return tables, [sha256(path) for path in shown] != before
 
 
@@ -113,7 +113,7 @@ def write_page(workshop: Workshop, command: str) -> None:
         write_report(runs, page, suites=suites, overwrite=True, command=command)
     except Exception as error:  # whatever it is, the results are there, and worth more than the page
         kind = "" if isinstance(error, FocatError) else f"{type(error).__name__}: "
-        workshop.progress.say(f"no report.html: {kind}{error}")
+        workshop.progress.log(f"no report.html: {kind}{error}")
         page.unlink(missing_ok=True)  # one of before would be about other figures
 
 

@@ -30,7 +30,7 @@ from focat.experiments.experiment import SystemWork, Workshop
 from focat.experiments.figures import measured, results_of
 from focat.experiments.plan import load_plan
 from focat.experiments.results import Record
-from focat.progress import QUIET, Progress
+from focat.progress import NULL_PROGRESS, Progress
 from focat.reporting.examples import Translated
 from focat.reporting.page import write_report
 
@@ -66,16 +66,16 @@ def run_demo(folder: Path, overrides: list[str], progress: Progress, console: Co
     if finished.failures:
         raise FocatError("; ".join(f"{work}: {reason}" for work, reason in finished.failures.items()))
     if finished.exit_code:
-        progress.say("not finished; the same command goes on from here")
+        progress.log("not finished; the same command goes on from here")
         raise typer.Exit(finished.exit_code)
-    workshop = Workshop(load_plan("demo", overrides), folder, QUIET)
+    workshop = Workshop(load_plan("demo", overrides), folder, NULL_PROGRESS)
     works: dict[str, SystemWork] = {}
     for work in workshop.all_work():
         works.setdefault(work.system, work)  # with the first seed, if there are more
     records = workshop.done()
     trained = {name: _trained(records, work) for name, work in works.items()}
     answers = _compared(workshop, records, works)
-    progress.say("")
+    progress.log("")
     said = {name: _in_translations(workshop, work, progress) for name, work in works.items()}
     bleu = {name: _bleu(records, work) for name, work in works.items()}
     document = _Document.of(works)
@@ -132,7 +132,7 @@ def _compared(workshop: Workshop, records: Sequence[Record], works: Mapping[str,
         shown = [q for q in QUESTIONS if q.column in columns]
         named = {f"{q.about} {q.back}": replace(columns[q.column], name=f"{q.about} {q.back}") for q in shown}
         systems.append(System(name, named | {"Disc.": columns["Disc."]}))
-    return compare(systems, QUIET)
+    return compare(systems, NULL_PROGRESS)
 
 
 def _accuracy(answers: Comparison) -> dict[str, dict[str, dict[str, float]]]:

@@ -148,18 +148,18 @@ def work_in_turn(works: Sequence[SystemWork], only: Sequence[str], clock: Clock,
                     if clock.over:
                         outcome.unfinished = True
                         break
-                    progress.say(f"\n[{number - len(steps) + i + 1} of {total}] {step}")
+                    progress.log(f"\n[{number - len(steps) + i + 1} of {total}] {step}")
                     try:
                         _do(work, step, clock)
                     except Interrupted as stopped:
-                        progress.say(str(stopped))
+                        progress.log(str(stopped))
                         outcome.unfinished = True
                         if not clock.over:  # training took the signal, and it is meant for all that is left
                             clock.signal = stopped.exit_code - 128
                         break
                     except Exception as error:
                         outcome.failures[str(work)] = _failure(work, step, error)
-                        progress.say(f"{step} failed: {outcome.failures[str(work)]}")
+                        progress.log(f"{step} failed: {outcome.failures[str(work)]}")
                         break
         except Stopped:
             outcome.unfinished = True
@@ -233,7 +233,7 @@ def work_at_once(
                         waiting.remove(work)
                         running[free[0]] = _Worker(work, only, places[free[0]], command, clock, progress)
                         names = ", ".join(str(worker.work) for worker in running.values())
-                        progress.say(f"running: {names}; waiting: {len(waiting)}")
+                        progress.log(f"running: {names}; waiting: {len(waiting)}")
                 if waiting and not running and clock.over:
                     outcome.unfinished = True
                     break
@@ -293,13 +293,13 @@ class _Worker:
         for line in self.process.stderr:
             if line.strip():
                 self.last = line.strip()
-                progress.say(f"{self.work.system}-seed{self.work.seed} | {line.rstrip()}")
+                progress.log(f"{self.work.system}-seed{self.work.seed} | {line.rstrip()}")
 
 
 def _account(worker: _Worker, outcome: Outcome, progress: Progress) -> None:
     code = worker.process.returncode
     if code == 0:
-        progress.say(f"{worker.work}: done")
+        progress.log(f"{worker.work}: done")
     elif code in (UNFINISHED, 128 + signal.SIGTERM, 128 + signal.SIGINT, -signal.SIGTERM, -signal.SIGINT):
         outcome.unfinished = True
     else:

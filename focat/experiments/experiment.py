@@ -37,7 +37,7 @@ from focat.evaluation.suites import ContextFiles, Form, Suite, contrapro_instanc
 from focat.evaluation.translating import translate_documents
 from focat.experiments.plan import LoadedPlan, SuitePlan, TestPlan
 from focat.experiments.results import Record, Results, Step, Stopwatch, fingerprint, packed_numbers
-from focat.files import digest_of, disk_errors, sha256, write_json, write_whole
+from focat.files import digest_of, disk_errors, sha256, write_atomic, write_json
 from focat.hardware import device_named
 from focat.progress import Progress
 from focat.run import Run
@@ -316,7 +316,7 @@ class SystemWork:
             with disk_errors(aside):
                 shutil.rmtree(aside, ignore_errors=True)  # the same settings, trained before those in between
                 self.run_folder.rename(aside)
-            self.progress.say(f"{self}: settings, corpus or origin have changed; the earlier run is now {aside}")
+            self.progress.log(f"{self}: settings, corpus or origin have changed; the earlier run is now {aside}")
         write_json(beside, {"identity": identity})
 
     def _settings(self) -> Settings:
@@ -340,7 +340,7 @@ class SystemWork:
         device = device_named(self.planned.training.device)
         (answered,), setup = ask(self.run, [suite], asking, device, self.progress)
         found = list(answered.answers)
-        write_whole(self.details(step), instance_lines([answered], rules[0]))
+        write_atomic(self.details(step), instance_lines([answered], rules[0]))
         result = {
             "signature": {rule: replace(setup, rule=rule).signature([suite]) for rule in rules},
             "suite": {"name": suite.name, "kind": suite.kind, "sha256": suite.sha256, "instances": len(found)},
@@ -365,7 +365,7 @@ class SystemWork:
         test = self.plan.tests[step.subject]
         corpora = [test.corpus] if test.corpus else self.planned.data.test
         documents = [document for corpus in corpora for document in read_documents(corpus)]
-        self.progress.say(f"{step}: {sum(len(d.source) for d in documents):,} sentences")
+        self.progress.log(f"{step}: {sum(len(d.source) for d in documents):,} sentences")
         options = {"context": step.context, "window": step.window, "beam": test.beam, "constrained": test.constrained}
         texts, made = translate_documents(self._model, documents, self.progress, **options)
         figures = evaluate(texts, _measures(test), self.progress)

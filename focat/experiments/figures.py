@@ -15,7 +15,7 @@ from focat.evaluation.systems import Answer, Column, System, columns_of_answers,
 from focat.experiments.paper import TITLES
 from focat.experiments.plan import Plan
 from focat.experiments.results import Record, unpacked_numbers
-from focat.progress import QUIET
+from focat.progress import NULL_PROGRESS
 
 OTHER_SIZE = re.compile(r"\.window(\d+)$")  # what the names of steps end with that ask with windows of another size
 _METRICS = ("BLEU", "f-BLEU", "chrF", "COMET")  # that tables show; the files have more
@@ -183,7 +183,7 @@ def _compared(baseline: System | None, system: System) -> Sequence[Finding]:
         return []
     shared = [name for name in baseline.columns if name in system.columns]
     both = [System(s.name, {name: s.columns[name] for name in shared}) for s in (baseline, system)]
-    return compare(both, QUIET, correction="none").findings if shared else []
+    return compare(both, NULL_PROGRESS, correction="none").findings if shared else []
 
 
 def _after_correction(findings: list[tuple[int, Finding]], how: Correction) -> list[tuple[int, Finding]]:

@@ -77,7 +77,7 @@ def find_window(trained: Trained, examples: Sequence[Disagreement], progress: Pr
     try:
         return next(_corpus_windows(trained), None)
     except FocatError as error:
-        progress.say(f"no window to look into: {error}")
+        progress.log(f"no window to look into: {error}")
         return None
 
 

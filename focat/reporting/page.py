@@ -14,10 +14,10 @@ from markupsafe import Markup, escape
 from focat._version import __version__
 from focat.errors import FocatError
 from focat.evaluation.suites import Suite
-from focat.files import write_whole
+from focat.files import write_atomic
 from focat.hardware import hardware
 from focat.options import check_free
-from focat.progress import QUIET, Progress
+from focat.progress import NULL_PROGRESS, Progress
 from focat.reporting.analyses import Part, analysis_parts, analysis_systems
 from focat.reporting.attention import AttentionView, attention_view, find_window, read_window
 from focat.reporting.examples import Disagreement, Marked, Tally, Translated, disagreements, translated_document
@@ -87,7 +87,7 @@ def write_report(
     plots: Path | None = None,
     overwrite: bool = False,
     command: str = "",
-    progress: Progress = QUIET,
+    progress: Progress = NULL_PROGRESS,
 ) -> Report:
     """Write a page about these runs (`RUN` or `NAME=RUN`), and what was found on it.
 
@@ -99,7 +99,7 @@ def write_report(
     if plots is not None:
         _write_plots(report.plots, plots, overwrite, progress)
     with progress.bar("page"):
-        write_whole(out, render(report, command))
+        write_atomic(out, render(report, command))
     return report
 
 

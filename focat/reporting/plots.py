@@ -24,7 +24,7 @@ from matplotlib.font_manager import fontManager
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from focat.evaluation.significance import Interval
-from focat.files import write_whole
+from focat.files import write_atomic
 from focat.reporting.gather import Trained
 
 INK, FAINT, RULE = "#1d1d1b", "#66645f", "#c9c5bb"
@@ -119,7 +119,7 @@ class Plot:
         """The plot as NAME.svg and NAME.png, with its legend."""
         paths = [folder / f"{self.name}.{kind}" for kind in ("svg", "png")]
         for path, drawn in zip(paths, self._drawn("svg", "png", legend=True, **{"svg.fonttype": "path"}), strict=True):
-            write_whole(path, drawn)
+            write_atomic(path, drawn)
         return paths
 
     def _drawn(self, *kinds: str, legend: bool, **style: str) -> Iterator[bytes]:

@@ -20,7 +20,7 @@ from focat.evaluation.significance import (
     resampled,
 )
 from focat.evaluation.systems import Answer, Column, System, check_once, columns_of_answers, grouping, read_systems
-from focat.progress import QUIET
+from focat.progress import NULL_PROGRESS
 from focat.reporting.gather import Record, ResultFile, Results, Trained
 from focat.training.logger import duration
 
@@ -171,7 +171,7 @@ def _scored(title: str, files: Sequence[ResultFile], by: str | None, contrasts: 
     arguments = [f"{file.system}={file.path}" for file in files]
     systems = _evaluated(files) if by is None else _asked(files, by)
     names = list(dict.fromkeys(name for system in systems for name in system.columns))
-    comparison = compare(systems, QUIET) if len(systems) > 1 else None
+    comparison = compare(systems, NULL_PROGRESS) if len(systems) > 1 else None
     shared = list(comparison.columns) if comparison else names
     found = {(f.system, f.column): f for f in comparison.findings} if comparison else {}
     best = {name: _best_score(systems, name) for name in shared} if comparison else {}
@@ -220,7 +220,7 @@ def _scored(title: str, files: Sequence[ResultFile], by: str | None, contrasts: 
 def _evaluated(files: Sequence[ResultFile]) -> list[System]:
     """What `focat compare` reads from evaluations; under numbers, because a name may have = in it, as in lr=0.1."""
     names = list(dict.fromkeys(file.system for file in files))
-    found = read_systems([f"{names.index(file.system)}={file.path}" for file in files], QUIET, Measures(()))
+    found = read_systems([f"{names.index(file.system)}={file.path}" for file in files], NULL_PROGRESS, Measures(()))
     return [replace(system, name=names[int(system.name)]) for system in found]
 
 

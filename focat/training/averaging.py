@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from focat.errors import FocatError
-from focat.files import whole_folder, write_json
+from focat.files import atomic_folder, write_json
 from focat.run import Run, read_weights
 
 Rule = Literal["closest", "next"]
@@ -48,7 +48,7 @@ def average(run: Run, count: int = 5, rule: Rule = "closest") -> list[int]:
     validated = [update for update in sorted(there) if _validated(there[update])]
     chosen = choose(validated, best, count, rule)
     weights = mean_weights([there[update] for update in chosen])
-    with whole_folder(run.averaged) as unfinished:
+    with atomic_folder(run.averaged) as unfinished:
         save_file(weights, unfinished / "weights.safetensors")
         write_json(unfinished / "average.json", {"rule": rule, "updates": chosen, "best": best})
     return chosen

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from focat.errors import FocatError
-from focat.files import UNFINISHED, sha256, whole_folder, write_json, write_whole
+from focat.files import PARTIAL_SUFFIX, atomic_folder, sha256, write_atomic, write_json
 from focat.progress import Progress
 from focat.run import CHECKSUMS, Run
 from focat.windows.loader import Position
@@ -59,7 +59,7 @@ def save_checkpoint(
 ) -> Path:
     """Write a checkpoint, and put the others in order."""
     folder = run.path / "checkpoints" / f"{state.update:07d}"
-    with whole_folder(folder) as unfinished:
+    with atomic_folder(folder) as unfinished:
         save_file(weights, unfinished / _WEIGHTS)
         save_file(training, unfinished / _TRAINING)
         write_json(unfinished / _STATE, asdict(state))
@@ -76,7 +76,7 @@ def tidy(run: Run, state: TrainingState, keep: int) -> None:
     if state.best is None:
         (run.path / "best").unlink(missing_ok=True)
     else:
-        write_whole(run.path / "best", f"{state.best[0]:07d}\n")
+        write_atomic(run.path / "best", f"{state.best[0]:07d}\n")
     updates = [update for update, _ in state.validations]
     best = updates.index(state.best[0]) if state.best else 0
     wanted = {*updates[max(0, best - keep + 1) : best + keep], *updates[-keep:]}
@@ -86,8 +86,8 @@ def tidy(run: Run, state: TrainingState, keep: int) -> None:
         if int(folder.name) in wanted:
             (folder / _TRAINING).unlink(missing_ok=True)  # the larger part; weights stay
         else:
-            folder.rename(folder.with_name(f"{folder.name}.old{UNFINISHED}"))  # half of one must not pass for a whole
-    for leftover in (run.path / "checkpoints").glob(f"*{UNFINISHED}"):
+            folder.rename(folder.with_name(f"{folder.name}.old{PARTIAL_SUFFIX}"))  # never half a checkpoint
+    for leftover in (run.path / "checkpoints").glob(f"*{PARTIAL_SUFFIX}"):
         shutil.rmtree(leftover)
 
 
@@ -102,7 +102,7 @@ def load_checkpoint(run: Run, progress: Progress) -> tuple[TrainingState, Path] 
             content = json.loads((folder / _STATE).read_text(encoding="utf-8"))
             content["validations"] = [(update, value) for update, value in content["validations"]]
             return TrainingState(**content), folder
-        progress.say(f"{folder} is damaged ({fault}); going back to the checkpoint before it")
+        progress.log(f"{folder} is damaged ({fault}); going back to the checkpoint before it")
         damaged.append(folder)
     if damaged:
         raise FocatError(

@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any
 
-from focat.files import write_whole
+from focat.files import write_atomic
 from focat.progress import Progress
 from focat.run import Run
 
@@ -18,7 +18,7 @@ class Report:
         self._progress = progress
         # What was logged after the checkpoint that training goes on from happens again, and is logged again.
         lines = run.log.read_text(encoding="utf-8").splitlines(keepends=True) if run.log.exists() else []
-        write_whole(run.log, "".join(line for line in lines if _update_of(line) <= update))
+        write_atomic(run.log, "".join(line for line in lines if _update_of(line) <= update))
         self._log = run.log.open("a", encoding="utf-8")
         self._curves = _tensorboard(run)
 
@@ -32,13 +32,13 @@ class Report:
                 if isinstance(value, int | float):
                     self._curves.add_scalar(f"{kind}/{name}", value, update)
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         """One line for whoever watches."""
-        self._progress.say(text)
+        self._progress.log(text)
 
-    def now(self, text: str) -> None:
+    def status(self, text: str) -> None:
         """How training stands, for whoever watches it live."""
-        self._progress.now(text)
+        self._progress.status(text)
 
     def close(self) -> None:
         """The log is complete."""

@@ -25,9 +25,9 @@ from torch.nn.parallel import DistributedDataParallel
 from focat.config import Settings
 from focat.corpus.store import Store
 from focat.errors import FocatError
-from focat.files import disk_errors, locked
+from focat.files import disk_errors, locked_folder
 from focat.hardware import memory_errors
-from focat.progress import QUIET, Progress, shortened
+from focat.progress import NULL_PROGRESS, Progress, shortened
 from focat.run import Run, load_weights
 from focat.training.checkpoints import (
     TrainingState,
@@ -59,7 +59,7 @@ def train(settings: Settings, progress: Progress) -> TrainingState:
         with _held(settings.training.output_dir) if processes.first else nullcontext():
             run = Run.create(settings, store) if processes.first else Run(settings.training.output_dir)
             processes.wait()
-            trainer = Trainer(settings, store, run, processes, progress if processes.first else QUIET)
+            trainer = Trainer(settings, store, run, processes, progress if processes.first else NULL_PROGRESS)
             with _memory_errors(settings):
                 return trainer.train()
 
@@ -109,7 +109,7 @@ class Trainer:
             load_weights(self.model, found[1])
         elif training.init_from is not None:
             for name in load_weights(self.model, _weights_of(training.init_from), may_lack="segment_embedding"):
-                progress.say(f"{training.init_from} has no {name}: it is learned from nothing")
+                progress.log(f"{training.init_from} has no {name}: it is learned from nothing")
         self.masters = MasterWeights(self.model, self.half)
         self.parameters = self.masters.named
         self.optimizer = optimiser_of(training, self.model, self.parameters)
@@ -131,11 +131,11 @@ class Trainer:
         """Update, log, validate and save, until there is a reason to stop."""
         training = self.settings.training
         if self.state.update:
-            self.progress.say(f"{self.run.path}: going on from update {self.state.update:,}")
+            self.progress.log(f"{self.run.path}: going on from update {self.state.update:,}")
         if self.processes.first:
             tidy(self.run, self.state, training.keep_checkpoints)
         if self.state.finished and self._over():
-            self.progress.say(f"{self.run.path} is finished; a larger training.budget or patience would go on")
+            self.progress.log(f"{self.run.path} is finished; a larger training.budget or patience would go on")
             return self.state
         self.state.finished = False
         self._describe()
@@ -241,9 +241,9 @@ class Trainer:
         }
         if report is not None:
             report.write("train", self.state.update, **figures)
-            report.now(training_line({"update": self.state.update, **figures}))
+            report.status(training_line({"update": self.state.update, **figures}))
             if skipped:
-                report.say(f"{figures['skipped']} updates so far had a gradient that is not finite, and were skipped")
+                report.log(f"{figures['skipped']} updates so far had a gradient that is not finite, and were skipped")
         if in_a_row >= _MOST_SKIPPED:
             raise FocatError(
                 f"{self.run.path}: the last {in_a_row} updates all had gradients that are not finite; lower "
@@ -274,10 +274,10 @@ class Trainer:
             figures |= {"criterion": training.criterion, "best": best != best_before, "best_value": abs(best[1])}
             shown = [vars(sample) for sample in samples]
             report.write("validation", self.state.update, **figures, samples=shown)
-            report.say(validation_line({"update": self.state.update, **figures}))
+            report.log(validation_line({"update": self.state.update, **figures}))
             for sample in samples:
                 for mark, text in ((" ", sample.source), ("→", sample.translation), ("=", sample.reference)):
-                    report.say(f"  {mark} {shortened(text)}")
+                    report.log(f"  {mark} {shortened(text)}")
 
     def _samples_to_show(self) -> list[int]:
         """A few sentences of the dev set, others at each validation."""
@@ -333,14 +333,14 @@ class Trainer:
     def _describe(self) -> None:
         windows, order = self.loader.epoch(self.state.epoch)
         parameters = sum(p.numel() for p in self.model.parameters())
-        self.progress.say(
+        self.progress.log(
             f"{parameters / 1e6:.1f}M parameters on {self.processes.count} × {self.device.type}; "
             f"{len(windows):,} windows, {self.loader.updates_in(order):,} updates an epoch"
         )
         if windows.shortened:
-            self.progress.say(f"{windows.shortened:,} windows over windows.max_tokens lost their farthest context")
+            self.progress.log(f"{windows.shortened:,} windows over windows.max_tokens lost their farthest context")
         if len(windows.too_long):
-            self.progress.say(f"{len(windows.too_long):,} sentences over windows.max_tokens are never current")
+            self.progress.log(f"{len(windows.too_long):,} sentences over windows.max_tokens are never current")
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -369,7 +369,7 @@ def _held(run: Path) -> Iterator[None]:
     """The folder of a run, for this process alone."""
     with disk_errors(run):
         run.mkdir(parents=True, exist_ok=True)
-    with locked(run, "another process is training this run"):
+    with locked_folder(run, "another process is training this run"):
         yield
 
 

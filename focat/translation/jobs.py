@@ -21,7 +21,7 @@ import zstandard
 
 from focat._version import __version__
 from focat.errors import FocatError
-from focat.files import disk_errors, sha256, whole_file
+from focat.files import atomic_file, disk_errors, sha256
 from focat.options import in_a_folder
 from focat.progress import Progress
 from focat.translation.formats import InputLines, Part, Showing, format_of, parts_of
@@ -128,7 +128,7 @@ def run_job(job: Job, translator: Translator, weights: list[str], progress: Prog
                 journal.finish()
             journal.remove()
     for note in figures.notes():
-        progress.say(note)
+        progress.log(note)
     return figures
 
 
@@ -191,7 +191,7 @@ def _identity(job: Job, translator: Translator, weights: list[str]) -> dict[str,
 @contextmanager
 def _output(path: Path) -> Iterator[BinaryIO]:
     """A file that takes its place when the block ends, compressed if its name says so."""
-    with whole_file(path) as file:
+    with atomic_file(path) as file:
         compressed = _compressed(path, file)
         yield compressed
         if compressed is not file:

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from focat.decoding.requests import Request
 from focat.errors import FocatError
-from focat.files import digest_of, disk_errors, locked, sync
+from focat.files import digest_of, disk_errors, locked_folder, sync
 from focat.translation.translator import Answers, Candidate
 
 _MAGIC = b"focat journal 2\n"
@@ -30,7 +30,7 @@ def journal_of(path: Path, job: dict[str, Any], afresh: bool = False) -> Iterato
     """The journal of a job, for this process alone; `afresh` drops that of another job instead of refusing it."""
     with disk_errors(path):
         path.touch()
-    with locked(path, "another process is at this job"), _opened(path) as file:
+    with locked_folder(path, "another process is at this job"), _opened(path) as file:
         journal = Journal(path, file, {name: digest_of(value)[:16] for name, value in job.items()}, afresh)
         try:
             yield journal

@@ -13,7 +13,7 @@ import torch
 from focat.config import Settings, load_settings
 from focat.corpus.generated import contrapro_suite, generate, voita_suite
 from focat.corpus.prepare import prepare
-from focat.progress import QUIET
+from focat.progress import NULL_PROGRESS
 from focat.training.trainer import train
 from tests.evaluation.commands import focat
 from tests.training.runs import settings_tree
@@ -49,10 +49,12 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
     tree = settings_tree(folder / "store", folder / "focused")
     tree["data"]["test"] = [{"format": "generated", "documents": 5, "seed": 3}]
     (folder / "config.yaml").write_text(json.dumps(tree), encoding="utf-8")
-    prepare(Settings.model_validate(tree).data, QUIET)
+    prepare(Settings.model_validate(tree).data, NULL_PROGRESS)
     systems = {"focused": [], "plain": ["objective.discount={end: 1}"], "base": ["windows.before=0"]}
     for name, differences in systems.items():
-        train(load_settings(folder / "config.yaml", [*differences, f"training.output_dir={folder}/{name}"]), QUIET)
+        train(
+            load_settings(folder / "config.yaml", [*differences, f"training.output_dir={folder}/{name}"]), NULL_PROGRESS
+        )
     (folder / "deixis_test.json").write_text(json.dumps(voita_suite("deixis", 8, 1000)), encoding="utf-8")
     entries, source, target = contrapro_suite(6, 1000)
     (folder / "pronouns.json").write_text(json.dumps(entries), encoding="utf-8")

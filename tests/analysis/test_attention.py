@@ -9,7 +9,7 @@ import torch
 from focat.analysis import attention
 from focat.analysis.attention import ORDERS, STACKS, Reader, attention_of, entropy, read_attention
 from focat.corpus.vocabulary import END, SEPARATOR
-from focat.progress import QUIET
+from focat.progress import NULL_PROGRESS
 from focat.windows.windows import cut_windows, gather
 from tests.analysis.corpora import VARIANTS, split, system
 from tests.model.examples import side
@@ -65,7 +65,7 @@ def test_equals_a_loop_over_queries_and_keys(variant, monkeypatch):
     corpus, tested = split(5, 1, 3), system(**variant)
     windows = cut_windows(corpus, tested.windows)
     monkeypatch.setitem(attention._WEIGHTS, "cpu", 4 * 24**2 * 3)  # a few windows at a time, so that sums are added up
-    found = attention_of(tested, corpus, QUIET)
+    found = attention_of(tested, corpus, NULL_PROGRESS)
     expected = slow_attention(tested.model, corpus, windows)
     record = found.record()
     for stack in STACKS:
@@ -94,7 +94,7 @@ def test_equals_a_loop_over_queries_and_keys(variant, monkeypatch):
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_shares_of_all_sentences_sum_to_one(variant):
     corpus, tested = split(6, 4), system(**variant)
-    record = attention_of(tested, corpus, QUIET).record()
+    record = attention_of(tested, corpus, NULL_PROGRESS).record()
     for stack in STACKS:
         by_distance = record["stacks"][stack]["share_by_distance"]
         assert sum(by_distance.values()) == pytest.approx(1)
@@ -132,9 +132,9 @@ def test_entropy_by_hand():
 def test_a_sentence_alone_has_no_share():
     """There is nothing else to look at; and a system without context has no share at all."""
     corpus, tested = split(3, 1, 1), system()
-    found = attention_of(tested, corpus, QUIET)
+    found = attention_of(tested, corpus, NULL_PROGRESS)
     assert (found.of_windows["encoder"]["current"] > 0).tolist() == [False, True, True, False, False]
-    alone = attention_of(system(windows={"before": 0}), corpus, QUIET).record()
+    alone = attention_of(system(windows={"before": 0}), corpus, NULL_PROGRESS).record()
     assert alone["share"] == dict.fromkeys(STACKS)
     assert alone["entropy"]["mean-then-entropy"]["encoder"] > 0
 
@@ -142,7 +142,7 @@ def test_a_sentence_alone_has_no_share():
 def test_local_layers_keep_all_attention():
     """The first layer of `group` sees its own sentence alone, on all three sides."""
     corpus, tested = split(5, 4), system(attention="group", global_layers=(1,))
-    record = attention_of(tested, corpus, QUIET).record()
+    record = attention_of(tested, corpus, NULL_PROGRESS).record()
     for stack in STACKS:
         first, second = record["stacks"][stack]["layers"]
         assert first["share"] == pytest.approx(1)

@@ -13,7 +13,7 @@ from focat.corpus.vocabulary import END, SEPARATOR
 from focat.errors import FocatError
 from focat.evaluation.scoring import score_texts
 from focat.evaluation.suites import contrapro_instances
-from focat.progress import QUIET
+from focat.progress import NULL_PROGRESS
 from focat.run import Run
 from focat.windows.batch import Batch
 from focat.windows.texts import WindowText
@@ -58,7 +58,7 @@ def score_without(model, source, target, from_source, from_target):
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_equals_windows_built_by_hand(variant):
     corpus, tested = split(5, 1), system(**variant)
-    found = contributions_of(tested, corpus, ["both", "source", "target"], QUIET)
+    found = contributions_of(tested, corpus, ["both", "source", "target"], NULL_PROGRESS)
     place = {sentence: i for i, sentence in enumerate(found.sentences.tolist())}
     dropped_at_all = 0
     for current, source, target in slow_windows(corpus, tested.windows):
@@ -105,7 +105,7 @@ def test_only_windows_that_have_the_sentence():
 
 
 def test_figures_by_hand():
-    found = contributions_of(system(), split(3, 2), ["both"], QUIET)
+    found = contributions_of(system(), split(3, 2), ["both"], NULL_PROGRESS)
     moved = found.whole - found.parts["both", 1]
     there = ~np.isnan(moved)
     (first, *_) = found.record(trials=200)
@@ -134,7 +134,7 @@ def test_phenomena_equal_windows_built_by_hand(workshop):
     entries, *context = contrapro_suite(6, 1000)
     instances = contrapro_instances(entries, tuple(context))
     questions = [Question("pronouns", instance) for instance in instances]
-    found = effects_of(tested, questions, ["both", "target"], "current-sum", QUIET)
+    found = effects_of(tested, questions, ["both", "target"], "current-sum", NULL_PROGRESS)
     assert set(found.parts) == {
         ("both", 1),
         ("both", 2),

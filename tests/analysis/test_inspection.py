@@ -23,7 +23,7 @@ from focat.config.data import CleaningSettings, DataSettings, TextCorpus, Tokeni
 from focat.config.schema import WindowSettings
 from focat.corpus.prepare import prepare
 from focat.corpus.store import Store
-from focat.progress import QUIET
+from focat.progress import NULL_PROGRESS
 
 ALPHABET = "the quick brown fox jumps over a lazy dog"  # 41 characters
 GREETING = "hallo du da drueben und auch dort"  # 33 characters
@@ -54,7 +54,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
         cleaning=CleaningSettings(max_characters=60),
         tokenizer=TokenizerSettings(vocabulary=32, byte_fallback=False, character_coverage=1.0),
     )
-    prepare(data, QUIET)
+    prepare(data, NULL_PROGRESS)
     return Store(data.store)
 
 

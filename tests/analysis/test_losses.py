@@ -10,7 +10,7 @@ import torch
 from focat.analysis.losses import curves, losses_of
 from focat.analysis.robustness import parse_sizes, robustness_of
 from focat.errors import FocatError
-from focat.progress import QUIET
+from focat.progress import NULL_PROGRESS
 from focat.run import Run
 from focat.windows.windows import cut_windows, gather
 from tests.analysis.corpora import VARIANTS, split, system
@@ -39,7 +39,7 @@ def slow_losses(tested, corpus, settings):
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_equal_a_loop_over_tokens(variant):
     corpus, tested = split(4, 1, 5), system(**variant)
-    found = losses_of(tested, corpus, QUIET)
+    found = losses_of(tested, corpus, NULL_PROGRESS)
     expected = slow_losses(tested, corpus, tested.windows)
     for i, sentence in enumerate(found.sentences.tolist()):
         current, current_tokens, context, context_tokens = expected[sentence]
@@ -56,7 +56,7 @@ def test_equal_a_loop_over_tokens(variant):
 
 def test_robustness_is_of_the_same_sentences():
     corpus, tested = split(6, 2), system()
-    found = robustness_of(tested, corpus, [1, 3, 5], [], "current-sum", None, QUIET)
+    found = robustness_of(tested, corpus, [1, 3, 5], [], "current-sum", None, NULL_PROGRESS)
     for size in (1, 3, 5):
         measure = found.measures()[f"robustness.loss.{size}"]
         assert measure.items.tolist() == list(range(8))
@@ -70,10 +70,10 @@ def test_robustness_is_of_the_same_sentences():
 
 def test_robustness_leaves_out_what_a_model_cannot_read():
     tested = system(positions="learned")
-    found = robustness_of(tested, split(4), [2, 3, 4], [], "current-sum", None, QUIET)
+    found = robustness_of(tested, split(4), [2, 3, 4], [], "current-sum", None, NULL_PROGRESS)
     assert found.sizes == [2, 3]
     ahead = system(windows={"before": 1, "after": 1})
-    assert robustness_of(ahead, split(4), [1, 2], [], "current-sum", None, QUIET).sizes == [2]
+    assert robustness_of(ahead, split(4), [1, 2], [], "current-sum", None, NULL_PROGRESS).sizes == [2]
 
 
 def test_sizes():

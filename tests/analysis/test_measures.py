@@ -5,7 +5,7 @@ import pytest
 
 from focat.analysis.measures import Measure, accuracy, compare, mean, ratio_formula, shared
 from focat.evaluation.significance import corrected, mcnemar, mean_formula, permutation_of_means
-from focat.progress import QUIET
+from focat.progress import NULL_PROGRESS
 
 
 def numbers(values, items=None):
@@ -45,7 +45,7 @@ def test_findings():
             "losses.y": numbers(one + 0.05 * draw.normal(size=60)),
         },
     }
-    found = {finding.column: finding for finding in compare(systems, QUIET, trials=2000)}
+    found = {finding.column: finding for finding in compare(systems, NULL_PROGRESS, trials=2000)}
     assert found["attention.x"].difference == pytest.approx(1)
     assert found["attention.x"].stars == "**"
     assert found["attention.same"].p == 1
@@ -64,7 +64,7 @@ def test_accuracy_is_compared_by_mcnemar():
         "a": {"robustness.q": accuracy(np.arange(40), one)},
         "b": {"robustness.q": accuracy(np.arange(40), other)},
     }
-    (finding,) = compare(systems, QUIET)
+    (finding,) = compare(systems, NULL_PROGRESS)
     assert finding.p == mcnemar(one, other)[0]
     assert finding.difference == pytest.approx(-20)
     assert systems["a"]["robustness.q"].value == 50
@@ -72,5 +72,5 @@ def test_accuracy_is_compared_by_mcnemar():
 
 def test_a_measure_that_one_lacks_is_not_compared():
     systems = {"a": {"x.1": numbers([1, 2])}, "b": {"x.1": numbers([3, 4], [7, 8]), "x.2": numbers([1, 2])}}
-    assert compare(systems, QUIET) == []
+    assert compare(systems, NULL_PROGRESS) == []
     assert mean_formula(np.array([[3.0, 2.0]])).tolist() == [1.5]

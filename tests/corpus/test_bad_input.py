@@ -17,7 +17,7 @@ import pytest
 from focat.config import load_settings
 from focat.corpus.prepare import prepare
 from focat.corpus.store import Store
-from focat.progress import QUIET
+from focat.progress import NULL_PROGRESS
 from tests.corpus.test_prepare import files_in
 from tests.corpus.test_prepare_interrupted import ROOT, write_config
 
@@ -44,9 +44,9 @@ def the_one_line(code: int, output: str, errors: str) -> str:
 def assert_it_succeeds_now(config: Path, *changes: str) -> None:
     """Over what the failure left behind, and to the same bytes as without it."""
     data = load_settings(config, changes).data
-    prepare(data, QUIET)
+    prepare(data, NULL_PROGRESS)
     fresh = data.model_copy(update={"store": data.store.with_name("fresh")})
-    prepare(fresh, QUIET)
+    prepare(fresh, NULL_PROGRESS)
     assert files_in(data.store) == files_in(fresh.store)
 
 
@@ -216,6 +216,6 @@ def test_a_disk_that_is_full(tmp_path: Path) -> None:
     line = the_one_line(done.returncode, done.stdout, done.stderr)
     assert line == f"focat: {store / 'train'}: the disk is full; make room and run the same command again"
     assert log.read_text().splitlines()[0] == "tokenizer"  # the only thing there: it is whole, and kept
-    prepare(load_settings(config).data, QUIET)
+    prepare(load_settings(config).data, NULL_PROGRESS)
     assert files_in(tmp_path / "store.copy") == files_in(store)
     assert len(Store(store).split("train")) > 1000

@@ -17,7 +17,7 @@ from focat.corpus.prepare import _EvenSample, prepare
 from focat.corpus.readers import read_documents
 from focat.corpus.store import Store
 from focat.errors import FocatError
-from focat.progress import QUIET, Progress
+from focat.progress import NULL_PROGRESS, Progress
 
 WORDS = {"cat": "Katze", "dog": "Hund", "house": "Haus", "sees": "sieht", "the": "das", "2": "2", "жук": "Käfer"}
 
@@ -71,7 +71,7 @@ def test_a_store_holds_each_sentence_encoded_by_itself(
     """Encoding goes in chunks of many documents on all cores; here also in chunks that end within the corpus."""
     monkeypatch.setattr(prepare_module, "_CHUNK", chunk)
     data = settings(tmp_path, tokenizer={"vocabulary": 300, "joint": joint})
-    manifest = prepare(data, QUIET)
+    manifest = prepare(data, NULL_PROGRESS)
     store = Store(data.store)
     assert store.manifest == manifest
     assert store.splits == ["train", "dev"]
@@ -105,7 +105,7 @@ def test_the_manifest_counts(tmp_path: Path) -> None:
         dev=[corpus],
         cleaning={"identical": True, "max_characters": 20},
     )
-    manifest = prepare(data, QUIET)
+    manifest = prepare(data, NULL_PROGRESS)
 
     train = manifest["splits"]["train"]
     assert train["removed"] == {"empty": 1, "identical": 1, "too long": 1, "ratio": 0}
@@ -131,7 +131,7 @@ def test_several_corpora_follow_each_other_each_with_its_caps(tmp_path: Path) ->
     first = write_corpus(tmp_path, "first", 20, seed=3) | {"max_documents": 2}
     second = write_corpus(tmp_path, "second", 20, seed=4) | {"max_pairs": 9}
     data = settings(tmp_path, train=[first, second])
-    prepare(data, QUIET)
+    prepare(data, NULL_PROGRESS)
     store = Store(data.store)
     split = store.split("train")
     sentences = [store.tokenizer.source.decode(split.source[index]) for index in range(len(split))]
@@ -148,17 +148,17 @@ def test_the_generated_corpus_needs_no_files(tmp_path: Path) -> None:
         dev=[{"format": "generated", "documents": 3, "seed": 2}],
         tokenizer={"vocabulary": 400},
     )
-    manifest = prepare(data, QUIET)
+    manifest = prepare(data, NULL_PROGRESS)
     assert manifest["splits"]["train"]["documents"] == 20
     assert manifest["splits"]["train"]["inputs"] == [{"format": "generated", "documents": 20, "seed": 1}]
-    assert prepare(data, QUIET) == manifest
+    assert prepare(data, NULL_PROGRESS) == manifest
 
 
 def test_a_model_brought_along_is_used_as_it_is(tmp_path: Path) -> None:
-    prepare(settings(tmp_path), QUIET)
+    prepare(settings(tmp_path), NULL_PROGRESS)
     model = tmp_path / "store" / "tokenizer" / "source.model"
     data = settings(tmp_path, store=str(tmp_path / "second"), tokenizer={"source_model": str(model)})
-    prepare(data, QUIET)
+    prepare(data, NULL_PROGRESS)
     assert Store(data.store).tokenizer.source.model == model.read_bytes()
     assert (data.store / "train" / "source.tokens").read_bytes() == (
         tmp_path / "store" / "train" / "source.tokens"
@@ -173,29 +173,29 @@ def test_copies_of_the_inputs_elsewhere_give_the_same_bytes(tmp_path: Path, kind
     """Every file: nothing of paths, times or the order of a folder's listing is in a store."""
     here = settings(tmp_path / "here", tokenizer={"kind": kind, "vocabulary": 300})
     there = settings(tmp_path / "over" / "there", tokenizer={"kind": kind, "vocabulary": 300})
-    prepare(here, QUIET)
-    prepare(there, QUIET)
+    prepare(here, NULL_PROGRESS)
+    prepare(there, NULL_PROGRESS)
     assert files_in(here.store) == files_in(there.store)
     assert len(files_in(here.store)) == 3 + 2 * 7 + 1  # tokenizer (joint), train and dev, manifest
 
 
 def test_what_is_there_is_not_made_twice(tmp_path: Path) -> None:
     data = settings(tmp_path)
-    manifest = prepare(data, QUIET)
+    manifest = prepare(data, NULL_PROGRESS)
     before = written_at(data.store)
     out = io.StringIO()
     assert prepare(data, Progress(out)) == manifest
     assert out.getvalue() == f"{data.store} is up to date\n"
-    assert prepare(data, QUIET, overwrite=True) == manifest
+    assert prepare(data, NULL_PROGRESS, overwrite=True) == manifest
     assert written_at(data.store) == before
 
 
 def test_moving_the_inputs_changes_nothing(tmp_path: Path) -> None:
     data = settings(tmp_path / "here")
-    prepare(data, QUIET)
+    prepare(data, NULL_PROGRESS)
     moved = settings(tmp_path / "there", store=str(data.store))
     before = written_at(data.store)
-    prepare(moved, QUIET)
+    prepare(moved, NULL_PROGRESS)
     assert written_at(data.store) == before
 
 
@@ -213,30 +213,30 @@ CHANGES: dict[str, dict[str, Any]] = {
 def test_other_settings_are_refused_and_made_when_asked(tmp_path: Path, change: str) -> None:
     """And what is then there is what a fresh store would hold: nothing of the old one is left."""
     data = settings(tmp_path / "data")
-    prepare(data, QUIET)
+    prepare(data, NULL_PROGRESS)
     before = files_in(data.store)
     changed = settings(tmp_path / "data", **CHANGES[change])
     with pytest.raises(FocatError, match=r"prepared from other corpora or settings; .* or --overwrite"):
-        prepare(changed, QUIET)
+        prepare(changed, NULL_PROGRESS)
     assert files_in(data.store) == before
 
-    prepare(changed, QUIET, overwrite=True)
+    prepare(changed, NULL_PROGRESS, overwrite=True)
     fresh = changed.model_copy(update={"store": tmp_path / "fresh"})
-    prepare(fresh, QUIET)
+    prepare(fresh, NULL_PROGRESS)
     assert files_in(changed.store) == files_in(fresh.store) != before
 
 
 def test_a_changed_input_is_noticed(tmp_path: Path) -> None:
     """By its bytes: here one letter changes, and neither length nor time of the file does."""
     data = settings(tmp_path)
-    prepare(data, QUIET)
+    prepare(data, NULL_PROGRESS)
     source = tmp_path / "train.en"
     time = source.stat().st_mtime_ns
     source.write_bytes(source.read_bytes().replace(b"cat", b"cot", 1))
     os.utime(source, ns=(time, time))
     with pytest.raises(FocatError, match="prepared from other corpora"):
-        prepare(data, QUIET)
-    prepare(data, QUIET, overwrite=True)
+        prepare(data, NULL_PROGRESS)
+    prepare(data, NULL_PROGRESS, overwrite=True)
     store = Store(data.store)
     split = store.split("train")
     assert any("cot" in store.tokenizer.source.decode(split.source[index]) for index in range(len(split)))
@@ -244,10 +244,10 @@ def test_a_changed_input_is_noticed(tmp_path: Path) -> None:
 
 def test_a_split_added_later_leaves_the_others_alone(tmp_path: Path) -> None:
     data = settings(tmp_path, dev=[])
-    prepare(data, QUIET)
+    prepare(data, NULL_PROGRESS)
     before = written_at(data.store)
     with_dev = settings(tmp_path)
-    manifest = prepare(with_dev, QUIET, overwrite=True)
+    manifest = prepare(with_dev, NULL_PROGRESS, overwrite=True)
     after = written_at(data.store)
     assert list(manifest["splits"]) == ["train", "dev"]
     assert {name: when for name, when in after.items() if name in before and name != "manifest.json"} == {
@@ -258,11 +258,11 @@ def test_a_split_added_later_leaves_the_others_alone(tmp_path: Path) -> None:
 
 def test_a_damaged_manifest_is_made_again_from_what_is_there(tmp_path: Path) -> None:
     data = settings(tmp_path)
-    prepare(data, QUIET)
+    prepare(data, NULL_PROGRESS)
     before = files_in(data.store)
     for damage in (b'{"version": 1, "ke', b"[]"):
         (data.store / "manifest.json").write_bytes(damage)
-        prepare(data, QUIET)
+        prepare(data, NULL_PROGRESS)
         assert files_in(data.store) == before
 
 
@@ -271,7 +271,7 @@ def test_a_damaged_manifest_is_made_again_from_what_is_there(tmp_path: Path) -> 
 
 def test_no_corpus_at_all_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FocatError, match=r"^data\.train: names no corpus"):
-        prepare(settings(tmp_path, train=[]), QUIET)
+        prepare(settings(tmp_path, train=[]), NULL_PROGRESS)
     assert not (tmp_path / "store").exists()
 
 
@@ -280,7 +280,7 @@ def test_a_corpus_that_cleaning_empties_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         FocatError, match=r"^data\.train: cleaning left no pair \(\d+ identical, \d+ too long\); relax data\.cleaning"
     ):
-        prepare(data, QUIET)
+        prepare(data, NULL_PROGRESS)
     assert files_in(data.store) == {}
 
 

@@ -21,8 +21,8 @@ import pytest
 
 from focat.config import load_settings
 from focat.corpus.prepare import prepare
-from focat.files import UNFINISHED, locked
-from focat.progress import QUIET
+from focat.files import PARTIAL_SUFFIX, locked_folder
+from focat.progress import NULL_PROGRESS
 from tests.corpus.test_prepare import files_in, write_corpus
 from tests.training.launcher import Command, Launcher
 
@@ -55,7 +55,7 @@ def run_to_the_end(config: Path) -> None:
 
 def assert_finished_parts_are_whole(store: Path, expected: dict[str, bytes]) -> None:
     """Whatever does not say that it is unfinished is as it is in the finished store."""
-    found = {name: content for name, content in files_in(store).items() if UNFINISHED not in name}
+    found = {name: content for name, content in files_in(store).items() if PARTIAL_SUFFIX not in name}
     stages = {name.partition("/")[0] for name in found}
     assert found == {name: content for name, content in expected.items() if name.partition("/")[0] in stages}
 
@@ -131,7 +131,7 @@ def prepare_in_child(config: Path, overwrite: bool = False, die_at: int | None =
                     os.kill(os.getpid(), signal.SIGKILL)
 
         sys.addaudithook(count)
-        prepare(load_settings(config).data, QUIET, overwrite)
+        prepare(load_settings(config).data, NULL_PROGRESS, overwrite)
         os._exit(0)
     _, status = os.waitpid(child, 0)
     if status not in (0, signal.SIGKILL):
@@ -185,13 +185,13 @@ def test_killed_before_every_step(tmp_path: Path) -> None:
 def test_control_c_leaves_nothing_half_written(tmp_path: Path) -> None:
     config = write_config(tmp_path, "config", 1500)
     process = start(config)
-    while not (tmp_path / "store" / f"train{UNFINISHED}").exists():
+    while not (tmp_path / "store" / f"train{PARTIAL_SUFFIX}").exists():
         time.sleep(0.002)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate()
     assert process.returncode == 130
     assert "Traceback" not in errors
-    assert not [name for name in files_in(tmp_path / "store") if UNFINISHED in name]
+    assert not [name for name in files_in(tmp_path / "store") if PARTIAL_SUFFIX in name]
     assert not (tmp_path / "store" / "manifest.json").exists()
     run_to_the_end(config)
 
@@ -200,7 +200,7 @@ def test_a_store_is_filled_by_one_at_a_time(tmp_path: Path) -> None:
     config = write_config(tmp_path, "config", 4)
     store = tmp_path / "store"
     store.mkdir()
-    with locked(store, "held by this test"):
+    with locked_folder(store, "held by this test"):
         process = start(config)
         output, errors = process.communicate()
     assert process.returncode == 2
@@ -216,4 +216,4 @@ def test_a_store_is_filled_by_one_at_a_time(tmp_path: Path) -> None:
 def _no_leftovers(tmp_path: Path) -> Any:
     """After each of these tests a command ran to its end: nothing unfinished may be left anywhere."""
     yield
-    assert not list(tmp_path.rglob(f"*{UNFINISHED}*"))
+    assert not list(tmp_path.rglob(f"*{PARTIAL_SUFFIX}*"))

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from focat.config import Settings
 from focat.corpus.prepare import prepare
 from focat.corpus.store import Store
-from focat.progress import QUIET
+from focat.progress import NULL_PROGRESS
 from focat.run import Run
 
 
@@ -26,7 +26,7 @@ def make_store(folder: Path) -> Path:
             }
         }
     )
-    prepare(settings.data, QUIET)
+    prepare(settings.data, NULL_PROGRESS)
     return settings.data.store
 
 

@@ -11,7 +11,7 @@ import pytest
 from focat.experiments.execution import Clock, Outcome, chosen_work, devices, work_at_once
 from focat.experiments.experiment import Workshop
 from focat.experiments.plan import load_plan
-from focat.progress import QUIET
+from focat.progress import NULL_PROGRESS
 from tests.experiments.plans import write_plan
 
 SYSTEMS = {
@@ -33,11 +33,11 @@ sys.exit({"base:1": 1, "other:1": 3}.get(part, 0))
 
 def pretend(folder: Path, clock: Clock, only: tuple[str, ...] = ()) -> tuple[Outcome, dict[str, list[object]]]:
     path = write_plan(folder, {"systems": SYSTEMS})
-    workshop = Workshop(load_plan(str(path)), folder / "out", QUIET)
+    workshop = Workshop(load_plan(str(path)), folder / "out", NULL_PROGRESS)
     started = folder / "started"
     started.mkdir()
     command = [sys.executable, "-c", PRETEND, str(started)]
-    outcome = work_at_once(chosen_work(workshop, only), only, ["4", "6"], command, clock, QUIET)
+    outcome = work_at_once(chosen_work(workshop, only), only, ["4", "6"], command, clock, NULL_PROGRESS)
     return outcome, {file.name: json.loads(file.read_text()) for file in started.iterdir()}
 
 

@@ -14,8 +14,8 @@ import pytest
 from focat.errors import FocatError
 from focat.experiments.experiment import Workshop
 from focat.experiments.plan import load_plan
-from focat.files import UNFINISHED
-from focat.progress import QUIET
+from focat.files import PARTIAL_SUFFIX
+from focat.progress import NULL_PROGRESS
 from tests.experiments.plans import TINY, write_plan
 from tests.training.launcher import Command, Launcher
 
@@ -128,7 +128,7 @@ def test_killed_again_and_again(finished: Path, tmp_path: Path, launcher: Launch
     assert [code for code, _ in killed_with].count(-signal.SIGKILL) >= 4, killed_with
     reproduce(launcher, plan, out)
     same(out, finished / "out")
-    assert not list((out / "results").glob(f"*{UNFINISHED}"))
+    assert not list((out / "results").glob(f"*{PARTIAL_SUFFIX}"))
 
 
 def _results(out: Path) -> int:
@@ -252,7 +252,7 @@ def test_suites_that_would_be_taken_together(tmp_path: Path) -> None:
         (tmp_path / folder / "same.jsonl").write_text(json.dumps(own))
     plan = write_plan(tmp_path, {"suites": {name: {"path": f"{name}/same.jsonl"} for name in ("one", "two")}})
     with pytest.raises(FocatError, match=r"suites\.one and suites\.two: both files are called same"):
-        Workshop(load_plan(str(plan), []), tmp_path / "out", QUIET).check()
+        Workshop(load_plan(str(plan), []), tmp_path / "out", NULL_PROGRESS).check()
 
 
 def test_results_of_others_are_not_touched(tmp_path: Path, launcher: Launcher) -> None:

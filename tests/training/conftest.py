@@ -9,7 +9,7 @@ import torch
 
 from focat.config import Settings
 from focat.corpus.prepare import prepare
-from focat.progress import QUIET
+from focat.progress import NULL_PROGRESS
 from tests.training.launcher import Launcher
 from tests.training.runs import Lab, settings_tree
 
@@ -21,7 +21,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with `store` (60 documents, 6 to validate on) and `store-without-dev`."""
     folder = tmp_path_factory.mktemp("stores")
     for name, dev in (("store", 6), ("store-without-dev", 0)):
-        prepare(Settings.model_validate(settings_tree(folder / name, folder / "run", dev)).data, QUIET)
+        prepare(Settings.model_validate(settings_tree(folder / name, folder / "run", dev)).data, NULL_PROGRESS)
     return folder
 
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from focat.errors import FocatError
-from focat.files import UNFINISHED
-from focat.progress import QUIET
+from focat.files import PARTIAL_SUFFIX
+from focat.progress import NULL_PROGRESS
 from focat.run import Run, read_weights
 from focat.training.averaging import choose
 from focat.training.checkpoints import (
@@ -48,7 +48,7 @@ def test_what_is_saved_comes_back(tmp_path: Path) -> None:
         "state.json",
         "checksums.json",
     }
-    assert load_checkpoint(Run(tmp_path), QUIET) == (state, folder)
+    assert load_checkpoint(Run(tmp_path), NULL_PROGRESS) == (state, folder)
     assert same_tensors(read_weights(folder), WEIGHTS)
     assert same_tensors(training_tensors(folder), TRAINING)
     assert json.loads((folder / "state.json").read_text()) == json.loads(json.dumps(asdict(state)))
@@ -104,7 +104,7 @@ def test_damage_to_any_file_is_noticed(tmp_path: Path, name: str, how: str) -> N
     before = save(tmp_path, TrainingState(update=4))
     folder = save(tmp_path, TrainingState(update=8))
     damage(folder / name, how)
-    found = load_checkpoint(Run(tmp_path), QUIET)
+    found = load_checkpoint(Run(tmp_path), NULL_PROGRESS)
     assert found is not None
     assert found[1] == before
 
@@ -132,7 +132,7 @@ def test_a_damaged_checkpoint_is_not_one_of_the_last_two(tmp_path: Path) -> None
         )
     damage(folder / "weights.safetensors", "flipped")
     assert (tmp_path / "best").read_text() == "0000012\n"
-    found = load_checkpoint(Run(tmp_path), QUIET)
+    found = load_checkpoint(Run(tmp_path), NULL_PROGRESS)
     assert found is not None
     found[0].update = 9
     save(tmp_path, found[0], keep=1)
@@ -198,7 +198,7 @@ def test_averaging_finds_all_it_needs_after_any_course_of_training(tmp_path: Pat
 def test_leftovers_of_interruptions_are_swept_away(tmp_path: Path) -> None:
     """Killed while saving: half a checkpoint of an update that may never be saved again."""
     save(tmp_path, TrainingState(update=4))
-    for name in (f"0000006{UNFINISHED}", f"0000002.old{UNFINISHED}"):
+    for name in (f"0000006{PARTIAL_SUFFIX}", f"0000002.old{PARTIAL_SUFFIX}"):
         (tmp_path / "checkpoints" / name).mkdir()
         (tmp_path / "checkpoints" / name / "weights.safetensors").write_bytes(b"half of it")
     assert names(tmp_path) == [4]

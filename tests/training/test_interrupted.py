@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from focat.files import UNFINISHED
+from focat.files import PARTIAL_SUFFIX
 from focat.run import Run
 from focat.training.checkpoints import training_tensors
 from tests.training.launcher import ROOT, Launcher
@@ -58,11 +58,11 @@ def assert_same_run(found: Path, expected: Path) -> None:
         return {name for name in files if not name.startswith(tuple(last_but_one))}
 
     assert others(found) == others(expected)
-    assert not list(found.rglob(f"*{UNFINISHED}"))
+    assert not list(found.rglob(f"*{PARTIAL_SUFFIX}"))
 
 
 def saving(run: Path) -> bool:
-    return any((run / "checkpoints").glob(f"*{UNFINISHED}"))
+    return any((run / "checkpoints").glob(f"*{PARTIAL_SUFFIX}"))
 
 
 def saved(run: Path) -> int:

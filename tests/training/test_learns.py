@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from focat.corpus.store import Store
-from focat.progress import QUIET
+from focat.progress import NULL_PROGRESS
 from focat.training.trainer import train
 from tests.training.runs import Lab, records
 
@@ -21,7 +21,7 @@ def test_sixty_updates_learn_more_than_how_frequent_words_are(lab: Lab) -> None:
             "training.learning_rate=0.01",
             "model.dropout=0",
         ),
-        QUIET,
+        NULL_PROGRESS,
     )
     chance = math.log(Store(lab.store).tokenizer.target.size)
     assert records(lab.run, "train")[0]["current"] > chance - 0.2

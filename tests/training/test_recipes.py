@@ -7,7 +7,7 @@ import pytest
 from focat.config import load_settings
 from focat.config.loading import RECIPES
 from focat.config.schema import DiscountSchedule
-from focat.progress import QUIET
+from focat.progress import NULL_PROGRESS
 from focat.training.trainer import train
 
 SYSTEMS = sorted(path.stem for path in RECIPES.glob("*.yaml") if path.stem not in ("common", "demo"))
@@ -38,7 +38,7 @@ def test_recipe_trains(system, stores, tmp_path):
     settings = load_settings(
         Path(f"focat:{system}"), [*TINY, f"data.store={stores / 'store'}", f"training.output_dir={tmp_path / 'run'}"]
     )
-    state = train(settings, QUIET)
+    state = train(settings, NULL_PROGRESS)
     assert state.update == 2
     assert state.finished
     assert (tmp_path / "run" / "best").read_text().strip() == "0000002"

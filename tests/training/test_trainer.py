@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from focat.corpus.store import Store
 from focat.corpus.vocabulary import PAD
 from focat.errors import FocatError
-from focat.progress import QUIET
+from focat.progress import NULL_PROGRESS
 from focat.run import Run, read_weights
 from focat.training.checkpoints import training_tensors
 from focat.training.objective import Losses
@@ -151,7 +151,7 @@ def test_learning_rates_without_measure_end_with_advice(lab: Lab) -> None:
 
 def test_a_budget_of_epochs(lab: Lab) -> None:
     settings = lab.settings("training.budget={epochs: 2}", "training.batch_tokens=2000", "training.validate_every=null")
-    state = train(settings, QUIET)
+    state = train(settings, NULL_PROGRESS)
     per_epoch = state.update // 2
     assert (state.epoch, state.update_in_epoch, state.epochs) == (2, 0, 2.0)
     assert [update for update, _ in state.validations] == [per_epoch, 2 * per_epoch]  # at the end of each epoch
@@ -167,7 +167,7 @@ def test_a_budget_of_minutes(lab: Lab) -> None:
         "training.keep_checkpoints=1",
     )
     begun = time.monotonic()
-    state = train(settings, QUIET)
+    state = train(settings, NULL_PROGRESS)
     assert 1.2 <= time.monotonic() - begun < 30
     assert state.minutes >= 0.02
     assert state.finished
@@ -180,7 +180,7 @@ def test_patience(lab: Lab) -> None:
     settings = lab.settings(
         "training.learning_rate=0.5", "training.patience=3", "training.budget.updates=1000", "training.validate_every=2"
     )
-    state = train(settings, QUIET)
+    state = train(settings, NULL_PROGRESS)
     assert state.finished
     assert state.update < 100
     assert state.without_improvement == 3
@@ -192,7 +192,7 @@ def test_patience(lab: Lab) -> None:
 
 @pytest.mark.parametrize("criterion", ["current", "discounted", "full", "bleu"])
 def test_criterion(lab: Lab, criterion: str) -> None:
-    state = train(lab.settings(f"training.criterion={criterion}", "decoding.max_length_ratio=0.1"), QUIET)
+    state = train(lab.settings(f"training.criterion={criterion}", "decoding.max_length_ratio=0.1"), NULL_PROGRESS)
     log = records(lab.run, "validation")
     sign = -1 if criterion == "bleu" else 1  # of BLEU, more is better
     assert [(record["update"], sign * record[criterion]) for record in log] == state.validations

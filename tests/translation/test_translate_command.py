@@ -18,7 +18,7 @@ import pytest
 import focat
 from focat.api import Model
 from focat.corpus.generated import generate
-from focat.files import UNFINISHED
+from focat.files import PARTIAL_SUFFIX
 from focat.run import Run
 from focat.translation.jobs import JOURNAL
 from tests.training.launcher import Launcher
@@ -252,7 +252,7 @@ class TestInterrupted:
         desk.translate(*line, "-o", "out.txt", input="many.txt")
         assert desk.read("out.txt") == desk.read("whole.txt")
         assert not journal.exists()
-        assert not list(desk.folder.glob(f"*{UNFINISHED}"))
+        assert not list(desk.folder.glob(f"*{PARTIAL_SUFFIX}"))
 
     def test_another_job_does_not_go_on_with_it(self, desk: Desk) -> None:
         whole = desk.translate("-o", "out.txt") and desk.read("out.txt")

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from focat.config import Settings
 from focat.corpus.prepare import prepare
 from focat.corpus.store import Store
-from focat.progress import QUIET
+from focat.progress import NULL_PROGRESS
 from focat.run import Run
 
 _TREE: dict[str, dict[str, Any]] = {
@@ -33,7 +33,7 @@ def tiny_run(folder: Path, seed: int = 1, vocabulary: int = 400, **sections: dic
     number = len(list(folder.glob("run-*")))
     tree["training"] = {"output_dir": str(folder / f"run-{number}"), "device": "cpu", **sections.get("training", {})}
     settings = Settings.model_validate(tree)
-    prepare(settings.data, QUIET)
+    prepare(settings.data, NULL_PROGRESS)
     run = Run.create(settings, Store(settings.data.store))
     torch.manual_seed(seed)
     model = run.build_model()

@@ -8,7 +8,7 @@ from focat.config.schema import WindowSettings
 from focat.corpus.generated import generate
 from focat.corpus.prepare import prepare
 from focat.corpus.store import Store
-from focat.progress import QUIET
+from focat.progress import NULL_PROGRESS
 from focat.windows.loader import Loader
 from focat.windows.texts import WindowText, batch_of_texts
 
@@ -21,7 +21,7 @@ def store(tmp_path_factory):
         "tokenizer": {"vocabulary": 330},
     }
     settings = Settings.model_validate({"data": data})
-    prepare(settings.data, QUIET)
+    prepare(settings.data, NULL_PROGRESS)
     return Store(settings.data.store)
 
 

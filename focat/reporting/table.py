@@ -1,0 +1,123 @@
+"""One table type for everything that is printed, and its renderers: terminal, plain columns, Markdown.
+
+The HTML page renders the same tables with its template (page.html.j2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.table import Table as TerminalTable
+from rich.text import Text
+
+MISSING = "–"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One figure or label as text, with what is shown beside it."""
+
+    text: str | Text
+    spread: str = ""  # standard deviation over seeds
+    stars: str = ""
+    interval: str = ""
+    best: bool = False  # shown in bold
+
+    @property
+    def plain(self) -> str:
+        """The cell without any style."""
+        interval = f" [{self.interval}]" if self.interval else ""
+        return f"{self.text}{self.spread}{self.stars}{interval}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """The cells of one line, labels first."""
+
+    cells: tuple[Cell, ...]
+    italic: bool = False
+    end_section: bool = False  # a terminal draws a line below
+
+
+@dataclass(frozen=True)
+class Table:
+    """A titled table; the first `labels` columns are text, the others are figures."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Row]
+    notes: Sequence[str] = field(default_factory=tuple)
+    labels: int = 1
+
+
+def row(*cells: str | Text | Cell, italic: bool = False, end_section: bool = False) -> Row:
+    """A row of cells; plain text becomes a cell."""
+    return Row(tuple(c if isinstance(c, Cell) else Cell(c) for c in cells), italic, end_section)
+
+
+def number(value: float | None, decimals: int = 3, sign: str = "") -> str:
+    """A figure with a fixed number of decimals; a dash where there is none."""
+    return MISSING if value is None else f"{value:{sign}.{decimals}f}"
+
+
+def print_table(table: Table, console: Console) -> None:
+    """Print a table: drawn in a terminal, columns between tabs in a pipe."""
+    if not console.is_terminal:
+        lines = ["\t".join(map(_one_line, table.columns)), *map(_tabbed, table.rows)]
+        print_lines([table.title, *lines, *table.notes], console)
+        return
+    drawn = TerminalTable(title=Text(table.title), title_justify="left")
+    for i, column in enumerate(table.columns):
+        drawn.add_column(Text(column), justify="left" if i < table.labels else "right")
+    for one in table.rows:
+        style = "italic" if one.italic else ""
+        drawn.add_row(*map(_styled, one.cells), style=style, end_section=one.end_section)
+    console.print(drawn)
+    print_lines(table.notes, console)
+
+
+def print_lines(lines: Iterable[str], console: Console) -> None:
+    """Print lines as they are: no wrapping, no markup, tabs kept."""
+    for line in lines:
+        if line:
+            print(line, file=console.file)
+
+
+def markdown(table: Table) -> str:
+    """The table in Markdown, without its title: best figures in bold, notes below."""
+    under = ["---"] * table.labels + ["---:"] * (len(table.columns) - table.labels)
+    lines = [_line(table.columns), _line(under)]
+    lines += [_line([_marked_up(cell, one.italic) for cell in one.cells]) for one in table.rows]
+    notes = ["", *(f"{note}  " for note in table.notes)] if table.notes else []
+    return "\n".join([*lines, *notes]).rstrip() + "\n"
+
+
+def _tabbed(one: Row) -> str:
+    return "\t".join(_one_line(cell.plain) for cell in one.cells)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _styled(cell: Cell) -> Text:
+    text = cell.text.copy() if isinstance(cell.text, Text) else Text(cell.text)
+    if cell.best:
+        text.stylize("bold")
+    interval = f" [{cell.interval}]" if cell.interval else ""
+    return text.append(f"{cell.spread}{cell.stars}{interval}")
+
+
+def _marked_up(cell: Cell, italic: bool) -> str:
+    text = f"**{cell.text}**{cell.spread}" if cell.best else f"{cell.text}{cell.spread}"
+    if italic:
+        return f"*{text}*" if text else ""
+    stars = cell.stars.replace("*", "\\*")
+    interval = f" [{cell.interval}]" if cell.interval else ""
+    return f"{text}{stars}{interval}"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -1,12 +1,14 @@
-# Everything a developer does, each on a machine with nothing but Python and make.
-#   make demo   set up, then the whole job on the generated corpus
-#   make test   set up, then lint, types and tests
-#   make bench  set up, then every benchmark that runs on this machine
+# Development targets. They need Python 3.10 or later, make and, for the first set-up, the network.
+#   make demo    set up, then train and measure three tiny systems on the generated corpus
+#   make test    set up, then lint, types and tests
+#   make docs    set up, then build the documentation into site/; a broken link is an error
+#   make wheel   build the wheel, install it into an empty environment and train and translate with it
+#   make bench   set up, then run every benchmark that runs on this machine
 PYTHON ?= python3
 VENV   := .venv
 RUN    := $(VENV)/bin
 
-.PHONY: demo test tests lint bench clean
+.PHONY: demo test tests lint docs wheel bench clean
 
 demo: $(VENV)/.installed
 	$(RUN)/focat demo
@@ -22,15 +24,23 @@ lint: $(VENV)/.installed
 	$(RUN)/ruff format --check .
 	$(RUN)/mypy
 
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --quiet --strict
+
+wheel: $(VENV)/.installed-release
+	rm -rf dist
+	$(RUN)/python -m build --quiet --outdir dist
+	$(RUN)/python -m tests.release.check_wheel dist constraints.txt
+
 bench: $(VENV)/.installed-bench
 	$(RUN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) site dist
 
-# A stamp is newer than what it was made from: a second run installs nothing. Python compiles what it imports, when it
-# first does, and must be allowed to keep it; to let pip compile everything takes longer than all the rest of the set-up.
-# The largest part is compiled while pip, which has one core's work, installs the rest.
+# A stamp is newer than the files it depends on, so a second run installs nothing. `--no-compile`: Python compiles a module
+# when it is first imported, which is faster than letting pip compile every file. torch, the largest package, is
+# compiled while pip installs the rest.
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -40,6 +50,6 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(RUN)/python -m compileall -q $(VENV)/lib/python*/site-packages/torch & $(INSTALL) -e '.[dev]' && wait
 	touch $@
 
-$(VENV)/.installed-bench: $(VENV)/.installed
-	$(INSTALL) -e '.[dev,bench]'
+$(VENV)/.installed-%: $(VENV)/.installed
+	$(INSTALL) -e '.[dev,$*]'
 	touch $@

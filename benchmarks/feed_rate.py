@@ -31,9 +31,9 @@ from focat.config.data import DataSettings, GeneratedCorpus, TokenizerSettings
 from focat.config.schema import WindowSettings
 from focat.corpus.store import Sentences, Split, Store
 from focat.corpus.vocabulary import END, PAD, SEPARATOR
-from focat.windows.batch import Batch, Side
+from focat.windows.batch import Batch, PaddedSequences
+from focat.windows.corpus_windows import Indices, Span, Windows
 from focat.windows.loader import Ahead, Loader
-from focat.windows.windows import Indices, Span, Windows
 
 BARS = {"target_tokens_per_second": 1_500_000, "real_share": 0.93, "peak_gib": 1.5}
 
@@ -49,7 +49,7 @@ def naive_batches(split: Split, loader: Loader) -> Iterator[Batch]:
             yield Batch(source, target, torch.tensor([int(windows.current[row]) for row in rows]))
 
 
-def _collate(sentences: Sentences, span: Span, windows: Windows, rows: Indices, length: int) -> Side:
+def _collate(sentences: Sentences, span: Span, windows: Windows, rows: Indices, length: int) -> PaddedSequences:
     batch_tokens, batch_segments, batch_current = [], [], []
     for row in rows:
         tokens, segments = _join(sentences, int(span.first[row]), int(span.last[row]))
@@ -59,7 +59,7 @@ def _collate(sentences: Sentences, span: Span, windows: Windows, rows: Indices, 
         batch_tokens.append(tokens)
         batch_segments.append(segments)
         batch_current.append(int(windows.current[row] - span.first[row]))
-    return Side(torch.tensor(batch_tokens), torch.tensor(batch_segments), torch.tensor(batch_current))
+    return PaddedSequences(torch.tensor(batch_tokens), torch.tensor(batch_segments), torch.tensor(batch_current))
 
 
 def _join(sentences: Sentences, first: int, last: int) -> tuple[list[int], list[int]]:

@@ -26,7 +26,7 @@ from focat.evaluation.significance import SEED, TRIALS, Floats
 from focat.evaluation.suites import Suite
 from focat.options import some_of
 from focat.progress import Progress
-from focat.windows.windows import cut_windows
+from focat.windows.corpus_windows import cut_windows
 
 Part = Literal["attention", "losses", "robustness", "context"]
 PARTS: tuple[Part, ...] = get_args(Part)

@@ -22,9 +22,9 @@ from focat.corpus.store import Split
 from focat.evaluation.significance import Floats
 from focat.model.transformer import Transformer
 from focat.progress import Progress
-from focat.windows.batch import Batch, Side
+from focat.windows.batch import Batch, PaddedSequences
+from focat.windows.corpus_windows import Indices, cut_windows
 from focat.windows.segments import decoder_input
-from focat.windows.windows import Indices, cut_windows
 
 Stack = Literal["encoder", "decoder", "cross"]
 STACKS: tuple[Stack, ...] = get_args(Stack)
@@ -52,7 +52,7 @@ class Reader(list[Tensor]):
     in front of the current sentence is where its first word is predicted, so it is the current sentence's.
     """
 
-    def __init__(self, queries: Side, keys: Side, before: int, after: int, causal: bool) -> None:
+    def __init__(self, queries: PaddedSequences, keys: PaddedSequences, before: int, after: int, causal: bool) -> None:
         super().__init__()
         self._real = queries.segments >= 0  # (windows, queries)
         # What comes later is out of the decoder's sight: behind the current sentence is no context for it.

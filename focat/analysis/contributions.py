@@ -32,9 +32,9 @@ from focat.evaluation.significance import (
 )
 from focat.options import some_of
 from focat.progress import Progress
-from focat.windows.batch import Batch, Side
+from focat.windows.batch import Batch, PaddedSequences
+from focat.windows.corpus_windows import Indices, cut_windows
 from focat.windows.segments import segments_of
-from focat.windows.windows import Indices, cut_windows
 
 Sides = Literal["both", "source", "target"]
 SIDES: tuple[Sides, ...] = get_args(Sides)
@@ -54,7 +54,7 @@ def droppable(windows: WindowSettings, sides: Sides) -> list[Dropped]:
     return [*distances, "all"] if len(distances) > 1 else distances
 
 
-def without(side: Side, dropped: Tensor) -> Side:
+def without(side: PaddedSequences, dropped: Tensor) -> PaddedSequences:
     """The same windows without some of their context sentences, whose tokens (windows, length) are marked."""
     kept = (side.segments >= 0) & ~dropped
     lengths = kept.sum(-1)
@@ -62,10 +62,10 @@ def without(side: Side, dropped: Tensor) -> Side:
     tokens = torch.where(kept, side.tokens, PAD).gather(1, places)
     tokens[torch.arange(len(tokens), device=tokens.device), lengths - 1] = END  # it may be a sentence behind that went
     before = side.segments < side.current[:, None]
-    return Side(tokens, segments_of(tokens), (kept & before & (side.tokens == SEPARATOR)).sum(-1))
+    return PaddedSequences(tokens, segments_of(tokens), (kept & before & (side.tokens == SEPARATOR)).sum(-1))
 
 
-def marked(side: Side, what: Dropped) -> Tensor:
+def marked(side: PaddedSequences, what: Dropped) -> Tensor:
     """The tokens (windows, length) of what is to be dropped."""
     distance = side.current[:, None] - side.segments
     wanted = distance != 0 if what == "all" else distance == what

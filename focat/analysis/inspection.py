@@ -21,8 +21,8 @@ from focat.corpus.store import SIDES, Split, Store, counts_line
 from focat.corpus.tokenizer import Vocabulary
 from focat.files import write_atomic
 from focat.progress import shortened
-from focat.windows.batch import Side
-from focat.windows.windows import cut_windows, gather
+from focat.windows.batch import PaddedSequences
+from focat.windows.corpus_windows import cut_windows, gather
 
 _COLOURS = ("cyan", "magenta", "yellow", "blue", "red")  # of context segments; the current one is bold green
 _BAR = 40  # characters of the longest bar of a histogram
@@ -141,7 +141,7 @@ def _suspicious(store: Store, split: Split, most: int = 6) -> list[dict[str, Any
     ]
 
 
-def _coloured(side: Side, vocabulary: Vocabulary) -> Text:
+def _coloured(side: PaddedSequences, vocabulary: Vocabulary) -> Text:
     """A window's tokens, each sentence in its own colour, the current one standing out."""
     text = Text()
     current = int(side.current[0])

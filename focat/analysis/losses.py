@@ -24,8 +24,8 @@ from focat.evaluation.significance import Floats
 from focat.progress import Progress
 from focat.run import Run
 from focat.training.objective import chunked_loss, token_weights
-from focat.windows.batch import Batch, Side
-from focat.windows.windows import Indices, cut_windows
+from focat.windows.batch import Batch, PaddedSequences
+from focat.windows.corpus_windows import Indices, cut_windows
 
 _CHUNK = 4096  # tokens whose logits exist at the same time
 _KEPT = ("update", "epochs", "minutes", "current", "context", "ratio", "full", "current_nll", "best")
@@ -126,7 +126,7 @@ def token_losses(system: System, batch: Batch) -> tuple[Tensor, Tensor]:
     return smoothed, plain
 
 
-def current_and_context(target: Side, values: Tensor) -> Tensor:
+def current_and_context(target: PaddedSequences, values: Tensor) -> Tensor:
     """(windows, 2): sums of the values of tokens (windows, length), in float64."""
     current = target.segments == target.current[:, None]
     masks = torch.stack([current, (target.segments >= 0) & ~current], -1)  # (windows, length, 2)

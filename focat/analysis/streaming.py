@@ -11,7 +11,7 @@ from focat.errors import FocatError
 from focat.progress import Bar
 from focat.windows.batch import Batch
 from focat.windows.batching import order_epoch
-from focat.windows.windows import Indices, Windows, gather
+from focat.windows.corpus_windows import Indices, Windows, gather
 
 _TOKENS = {"cpu": 4096, "cuda": 65_536}  # of a batch on its longer side, padding included
 

@@ -31,7 +31,7 @@ from focat.decoding.selection import Chooser, drawn, likeliest
 from focat.errors import FocatError
 from focat.hardware import memory_errors
 from focat.model import DecoderCache, Memory, Transformer
-from focat.windows.batch import Side
+from focat.windows.batch import PaddedSequences
 from focat.windows.segments import segments_of
 from focat.windows.splitmix64 import scramble
 
@@ -248,7 +248,7 @@ class Searcher:
         windows = self._windows([self.turn(IDLE, Request([END]))] * size.windows, size.longest)
         caches = []
         for model in self.models:
-            side = Side(source.clone(), source.clone(), current.clone())
+            side = PaddedSequences(source.clone(), source.clone(), current.clone())
             hidden = model.output_weight.new_zeros(*source.shape, model.settings.d_model)
             caches.append(model.start(Memory(hidden, side, current.clone()), beam, room=size.columns))
         return Place(self._hypotheses(windows, size.longest), caches, size, Asked(source, current, prefixes))
@@ -271,7 +271,7 @@ class Searcher:
 
     def _read(self, asked: Asked) -> tuple[list[DecoderCache], Tensor]:
         """Caches of one row to a window, and logits of the first token."""
-        source = Side(asked.tokens, segments_of(asked.tokens), asked.current)
+        source = PaddedSequences(asked.tokens, segments_of(asked.tokens), asked.current)
         caches = [model.start(model.encode(source), room=asked.prefixes.shape[1]) for model in self.models]
         return caches, self._logits(caches, asked.prefixes, [None] * len(caches))
 

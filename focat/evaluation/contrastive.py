@@ -12,10 +12,11 @@ import numpy as np
 from focat.config.schema import WindowSettings
 from focat.corpus.tokenizer import Tokenizer
 from focat.evaluation.prefix_scoring import Group, score_groups
-from focat.evaluation.scoring import RULES, Precision, Rule, fits
+from focat.evaluation.scoring import RULES, Precision, Rule
 from focat.evaluation.suites.instance import Instance
 from focat.model.transformer import Transformer
 from focat.progress import NULL_PROGRESS, Progress
+from focat.windows.builder import cut_window
 
 TargetContext = Literal["gold", "own", "none"]
 Uneven = Literal["shorter", "source"]
@@ -67,14 +68,20 @@ def context_of(instance: Instance, given: Context) -> tuple[list[str], list[str]
 def group_of(instance: Instance, given: Context, tokenizer: Tokenizer) -> Group:
     """What a model sees of an instance; a window that is too long loses its oldest sentences."""
     source, target = context_of(instance, given)
-    current = instance.source[-1]
-    while (source or target) and not (
-        fits(tokenizer.source, [*source, current], given.max_tokens)
-        and all(fits(tokenizer.target, [*target, text], given.max_tokens) for text in instance.candidates)
-    ):
-        target = target[1:] if len(target) >= len(source) else target
-        source = source[1:]
-    return Group((*source, current), tuple(target), tuple(instance.candidates))
+    sources, candidates = [*source, instance.source[-1]], list(instance.candidates)
+    targets = [*target, max(candidates, key=lambda text: len(text.encode()))]
+    # No tokenizer makes more tokens of a sentence than it has bytes, and one: most windows need no closer look.
+    if max(sum(len(text.encode()) + 2 for text in side) for side in (sources, targets)) > given.max_tokens:
+        span = cut_window(
+            [len(tokenizer.source.encode(text)) for text in sources],
+            [0] * (len(source) - len(target))  # the target context may begin later
+            + [len(tokenizer.target.encode(text)) for text in target]
+            + [max(len(tokenizer.target.encode(text)) for text in candidates)],
+            len(source),
+            WindowSettings(before=len(source), target_before=len(target), max_tokens=given.max_tokens),
+        )
+        source, target = sources[span.source.start : -1], target[len(target) - span.target_current :]
+    return Group((*source, instance.source[-1]), tuple(target), tuple(candidates))
 
 
 def chosen(scores: Sequence[float], instance: Instance) -> int:

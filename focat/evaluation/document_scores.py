@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,12 @@ from focat.config.schema import WindowSettings
 from focat.corpus.text_files import Lines, is_blank, parallel_lines
 from focat.corpus.tokenizer import Tokenizer
 from focat.errors import FocatError
-from focat.evaluation.scoring import Precision, fits, token_scores, working_in
+from focat.evaluation.scoring import Precision, token_scores, working_in
 from focat.model.transformer import Transformer
 from focat.options import one_of
 from focat.progress import NULL_PROGRESS, Progress
 from focat.windows.batch import Batch
-from focat.windows.texts import WindowText, batch_of_texts
+from focat.windows.builder import WindowSpan, cut_window, join_window, pad_windows
 
 _BATCH_TOKENS = {"cpu": 4096, "cuda": 65_536}
 _CHARACTERS = 3  # of a token, roughly
@@ -33,7 +33,7 @@ class SentenceScore:
     source: str
     target: str
     tokens: tuple[str, ...]
-    """Of the target, as the model sees them; the last is `<E>`, the end of the window."""
+    """Of the target, as the model sees them; the last is `<E>`, or `<S>` where the target window goes on."""
     token_scores: tuple[float, ...]
     """Log-probability of each."""
     document: int = 0
@@ -110,13 +110,13 @@ def score_documents(
 ) -> list[list[SentenceScore]]:
     """Each translation after the given translations of its context; several models decide together."""
     flat = [(d, i) for d, document in enumerate(documents) for i in range(len(document))]
-    cut = [_window(documents[d], i, windows, tokenizer) for d, i in flat]
+    cut = [window for document in documents for window in _windows(document, windows, tokenizer)]
     found: dict[int, SentenceScore] = {}
-    order = sorted(range(len(flat)), key=lambda n: sum(map(len, cut[n].text.target)), reverse=True)
+    order = sorted(range(len(flat)), key=lambda n: cut[n].target_characters, reverse=True)
     device = models[0].output_weight.device
     with progress.bar("scoring", "sentences", len(flat)) as bar:
         for some in _batches(order, cut, _BATCH_TOKENS.get(device.type, 4096)):
-            batch = _batch(tokenizer, [cut[n] for n in some]).to(str(device))
+            batch = _batch([cut[n] for n in some]).to(str(device))
             with working_in(precision, device):
                 scores = torch.stack([token_scores(model, batch.source, batch.target) for model in models])
             mixed = (scores.double().logsumexp(0) - math.log(len(models))).cpu()  # (windows, length)
@@ -126,7 +126,7 @@ def score_documents(
                 pair, mine = documents[d][i], current[row]
                 pieces = tuple(tokenizer.target.piece(token) for token in tokens[row][mine].tolist())
                 own = tuple(mixed[row][mine].tolist())
-                found[n] = SentenceScore(pair.source, pair.target, pieces, own, d, pair.line, cut[n].shortened)
+                found[n] = SentenceScore(pair.source, pair.target, pieces, own, d, pair.line, cut[n].span.dropped > 0)
             bar.advance(len(some))
     scored = iter(found[n] for n in range(len(flat)))
     return [[next(scored) for _ in document] for document in documents]
@@ -162,37 +162,38 @@ def summary(scored: Sequence[Sequence[SentenceScore]]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class _Cut:
-    """The window of one sentence."""
+class _Window:
+    """The window of one sentence, as training would cut it."""
 
-    text: WindowText
-    current: int  # of the source; sentences behind it may follow
-    shortened: bool
-
-
-def _window(document: Sequence[Pair], place: int, windows: WindowSettings, tokenizer: Tokenizer) -> _Cut:
-    """What training would have made of it; too long, it loses its farthest sentences first."""
-    before, after = min(windows.before, place), min(windows.after, len(document) - 1 - place)
-    whole = before + after
-    while True:
-        source = [pair.source for pair in document[place - before : place + after + 1]]
-        target = [pair.target for pair in document[place - min(before, windows.target[0]) : place + 1]]
-        if before + after == 0 or (
-            fits(tokenizer.source, source, windows.max_tokens) and fits(tokenizer.target, target, windows.max_tokens)
-        ):
-            return _Cut(WindowText(source, target), before, before + after < whole)
-        if after >= before:
-            after -= 1
-        else:
-            before -= 1
+    span: WindowSpan
+    source: list[list[int]]  # tokens of each sentence
+    target: list[list[int]]
+    source_characters: int
+    target_characters: int
 
 
-def _batches(order: Sequence[int], cut: Sequence[_Cut], budget: int) -> Iterator[list[int]]:
+def _windows(document: Sequence[Pair], settings: WindowSettings, tokenizer: Tokenizer) -> Iterator[_Window]:
+    """One window for each sentence of a document."""
+    source = [tokenizer.source.encode(pair.source) for pair in document]
+    target = [tokenizer.target.encode(pair.target) for pair in document]
+    source_lengths, target_lengths = [len(ids) for ids in source], [len(ids) for ids in target]
+    for i in range(len(document)):
+        span = cut_window(source_lengths, target_lengths, i, settings)
+        yield _Window(
+            span,
+            [source[j] for j in span.source],
+            [target[j] for j in span.target],
+            sum(len(document[j].source) for j in span.source),
+            sum(len(document[j].target) for j in span.target),
+        )
+
+
+def _batches(order: Sequence[int], cut: Sequence[_Window], budget: int) -> Iterator[list[int]]:
     """Windows in this order, from the longest on, as many as the budget allows; lengths are guessed from characters."""
     batch: list[int] = []
     longest = 1
     for n in order:
-        length = max(sum(map(len, side)) // _CHARACTERS for side in (cut[n].text.source, cut[n].text.target))
+        length = max(cut[n].source_characters, cut[n].target_characters) // _CHARACTERS
         if batch and (len(batch) + 1) * max(longest, length) > budget:
             yield batch
             batch, longest = [], 1
@@ -202,6 +203,9 @@ def _batches(order: Sequence[int], cut: Sequence[_Cut], budget: int) -> Iterator
         yield batch
 
 
-def _batch(tokenizer: Tokenizer, cut: Sequence[_Cut]) -> Batch:
-    batch = batch_of_texts(tokenizer, [each.text for each in cut])
-    return replace(batch, source=replace(batch.source, current=torch.tensor([each.current for each in cut])))
+def _batch(windows: Sequence[_Window]) -> Batch:
+    return Batch(
+        pad_windows([join_window(each.source) for each in windows], [each.span.source_current for each in windows]),
+        pad_windows([join_window(each.target) for each in windows], [each.span.target_current for each in windows]),
+        torch.arange(len(windows)),
+    )

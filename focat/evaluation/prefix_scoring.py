@@ -22,7 +22,8 @@ from focat.evaluation.scoring import Precision, Scores, log_probabilities, worki
 from focat.model.kv_cache import Memory
 from focat.model.transformer import Transformer
 from focat.progress import NULL_PROGRESS, Progress
-from focat.windows.batch import Side
+from focat.windows.batch import PaddedSequences
+from focat.windows.builder import close_sentences, join_window, pad_rows
 from focat.windows.segments import segments_of
 
 Ids = NDArray[np.int64]
@@ -125,12 +126,12 @@ def _trees(groups: Sequence[Group], tokenizer: Tokenizer) -> tuple[list[_Tree], 
     for group in groups:
         root = (group.source, len(group.target))
         if root not in trees:
-            joined = _joined(sources[sentence] for sentence in group.source)
-            joined[-1] = END
-            trees[root] = _Tree(joined, [])
+            trees[root] = _Tree(np.array(join_window(sources[sentence] for sentence in group.source)), [])
         context = (group.source, group.target)
         if context not in branches:
-            branches[context] = _Branch(_joined(targets[sentence] for sentence in group.target))
+            branches[context] = _Branch(
+                np.array(close_sentences(targets[sentence] for sentence in group.target), np.int64)
+            )
             trees[root].branches.append(branches[context])
         for candidate in group.candidates:
             key = (*context, candidate)
@@ -148,11 +149,6 @@ def _encoded(vocabulary: Vocabulary, sentences: Iterable[str]) -> Mapping[str, I
     distinct = list(dict.fromkeys(sentences))
     tokens, lengths = vocabulary.encode_all(distinct)
     return dict(zip(distinct, np.split(tokens, np.cumsum(lengths)[:-1]), strict=True)) if distinct else {}
-
-
-def _joined(sentences: Iterable[Ids]) -> Ids:
-    """Sentences, each closed by a separator."""
-    return np.concatenate([np.empty(0, np.int64), *(np.append(sentence, SEPARATOR) for sentence in sentences)])
 
 
 def _in_common(rows: Sequence[Ids]) -> int:
@@ -190,8 +186,8 @@ def _score(model: Transformer, batch: Sequence[_Tree], device: torch.device) -> 
     """(2, candidates): log-probabilities of the current sentence and of the context; noise for missing candidates."""
     contexts, candidates = batch[0].shape
     branches = [branch for tree in batch for branch in tree.branches]
-    source = _padded([tree.source for tree in batch]).to(device)
-    memory = model.encode(Side(source, segments_of(source), (source == SEPARATOR).sum(-1)))
+    source = pad_rows([tree.source for tree in batch]).to(device)
+    memory = model.encode(PaddedSequences(source, segments_of(source), (source == SEPARATOR).sum(-1)))
     current = _column([int((tree.branches[0].context == SEPARATOR).sum()) for tree in batch], device)
     stems = [tree.branches[0].prefix[: tree.stem] for tree in batch]
     reader = _Reader(model, memory, current[:, 0], stems)
@@ -218,7 +214,7 @@ class _Reader:
         self.model = model
         self.cache = model.start(memory, current=current)
         hidden = self._step([np.insert(stem, 0, START) for stem in stems])  # (trees, longest stem + 1, width)
-        self.of_stems = self._predicted(hidden, _padded(stems))
+        self.of_stems = self._predicted(hidden, pad_rows(stems))
         """(trees, longest stem) log-probabilities; 0 on padding."""
         self.parting = _at(hidden, [len(stem) for stem in stems])  # (rows, width): what predicts the token to come
 
@@ -227,7 +223,7 @@ class _Reader:
 
         Where rows fork, all see the same: one projection serves all. The end of the last row is predicted, not read.
         """
-        labels, device = _padded(rows), self.parting.device
+        labels, device = pad_rows(rows), self.parting.device
         if not labels.shape[1]:
             self._fork(fork)
             return torch.zeros(labels.shape, dtype=torch.float64, device=device)
@@ -249,7 +245,7 @@ class _Reader:
             self.parting = self.parting.repeat_interleave(fork, 0)
 
     def _step(self, rows: Sequence[Ids]) -> Tensor:
-        return self.model.step(self.cache, _padded(rows).to(self.cache.current.device))
+        return self.model.step(self.cache, pad_rows(rows).to(self.cache.current.device))
 
     def _predicted(self, hidden: Tensor, labels: Tensor) -> Tensor:
         """Of labels (rows, length), each by the hidden state in its place; 0 on padding, in float64."""
@@ -268,11 +264,3 @@ def _at(hidden: Tensor, places: Sequence[int]) -> Tensor:
 
 def _column(values: Sequence[int], device: torch.device) -> Tensor:
     return torch.tensor(values, device=device)[:, None]
-
-
-def _padded(rows: Sequence[Ids]) -> Tensor:
-    """(rows, longest), PAD after the end."""
-    padded = np.full((len(rows), max(map(len, rows))), PAD, np.int64)
-    for i, row in enumerate(rows):
-        padded[i, : len(row)] = row
-    return torch.from_numpy(padded)

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from focat.corpus.tokenizer import Tokenizer, Vocabulary
+from focat.corpus.tokenizer import Tokenizer
 from focat.model.transformer import Transformer
 from focat.options import one_of
-from focat.windows.batch import Side
+from focat.windows.batch import PaddedSequences
 from focat.windows.texts import WindowText, batch_of_texts
 
 Rule = Literal["current-sum", "current-mean", "window-mean"]
@@ -61,13 +61,6 @@ def working_in(precision: Precision, device: torch.device) -> AbstractContextMan
     return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
 
 
-def fits(vocabulary: Vocabulary, sentences: Sequence[str], most: int) -> bool:
-    """Whether a window of these sentences has at most so many tokens; looks closely only where it is near."""
-    if sum(len(sentence.encode()) + 2 for sentence in sentences) <= most:  # no tokenizer makes more tokens than bytes
-        return True
-    return sum(len(vocabulary.encode(sentence)) + 1 for sentence in sentences) <= most
-
-
 def log_probabilities(model: Transformer, hidden: Tensor, labels: Tensor) -> Tensor:
     """Of each label (tokens,), after what `hidden` (tokens, width) represents; float32, logits a chunk at a time."""
     found = torch.empty(len(labels), device=hidden.device)
@@ -79,7 +72,7 @@ def log_probabilities(model: Transformer, hidden: Tensor, labels: Tensor) -> Ten
 
 
 @torch.no_grad()
-def token_scores(model: Transformer, source: Side, target: Side) -> Tensor:
+def token_scores(model: Transformer, source: PaddedSequences, target: PaddedSequences) -> Tensor:
     """The log-probability of every target token, (windows, length); 0 on padding."""
     hidden = model(source, target)
     real = (target.segments >= 0).nonzero(as_tuple=True)
@@ -88,7 +81,7 @@ def token_scores(model: Transformer, source: Side, target: Side) -> Tensor:
     return found
 
 
-def sums(log_probabilities: Tensor, target: Side) -> Scores:
+def sums(log_probabilities: Tensor, target: PaddedSequences) -> Scores:
     """From the log-probability of every target token, (windows, length)."""
     current = target.segments == target.current[:, None]
     context = (target.segments >= 0) & ~current

@@ -7,11 +7,13 @@ from torch import Tensor
 
 from focat.corpus.vocabulary import END, PAD, SEPARATOR, START
 from focat.model.transformer import Transformer
-from focat.windows.batch import Side
+from focat.windows.batch import PaddedSequences
 
 
 @torch.no_grad()
-def greedy(model: Transformer, source: Side, max_length_ratio: float = 2.0, max_length_offset: int = 20) -> Tensor:
+def greedy(
+    model: Transformer, source: PaddedSequences, max_length_ratio: float = 2.0, max_length_offset: int = 20
+) -> Tensor:
     """The likeliest next token, again and again: (windows, length), PAD after `<E>`."""
     cache = model.start(model.encode(source))
     most = int(max_length_ratio * source.tokens.shape[1]) + max_length_offset

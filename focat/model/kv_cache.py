@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from focat.corpus.vocabulary import PAD, SEPARATOR
 from focat.model.attention import Past
 from focat.model.masks import causal_over
-from focat.windows.batch import Side
+from focat.windows.batch import PaddedSequences
 
 BLOCK = 64  # tokens of each hypothesis for which room is made at a time
 
@@ -27,7 +27,7 @@ class Memory:
     """Encoded windows."""
 
     hidden: Tensor  # (windows, source length, width)
-    source: Side
+    source: PaddedSequences
     shift: Tensor  # (windows,) segment shift of each window, for both sides
 
     def select(self, rows: Tensor) -> Memory:
@@ -56,7 +56,7 @@ class DecoderCache:
     closed: Tensor  # (windows, beam) separators among them
     used: Tensor  # () columns in use, where the device can see it
     remembered: Tensor  # (layers, 2, windows, heads, source length, head width) keys and values of the source
-    source: Side
+    source: PaddedSequences
     shift: Tensor  # (windows,)
     current: Tensor  # (windows,) segment of the current sentence on the target
     length: int = 0  # columns in use
@@ -90,7 +90,7 @@ class DecoderCache:
             remembered=torch.cat(
                 [F.pad(part.remembered, (0, 0, 0, longest - part.remembered.shape[-2])) for part in parts], 2
             ),
-            source=Side(
+            source=PaddedSequences(
                 cat([side.tokens for side in sides], longest, PAD),
                 cat([side.segments for side in sides], longest, -1),
                 torch.cat([side.current for side in sides]),

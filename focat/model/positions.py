@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from focat.config.schema import WindowSettings
-from focat.windows.batch import Side
+from focat.windows.batch import PaddedSequences
 
 Rotary = tuple[Tensor, Tensor]  # cosine and sine, (windows, 1, length, head width / 2) each
 
@@ -23,7 +23,7 @@ def shifted_positions(segments: Tensor, shift: Tensor) -> Tensor:
     return index.clamp(min=0) + segments.clamp(min=0) * shift[:, None]
 
 
-def sequence_shift(source: Side) -> Tensor:
+def sequence_shift(source: PaddedSequences) -> Tensor:
     """`avg-sequence`: the mean length of a window's source sentences, rounded up.
 
     Separators and `<E>` are counted; the target uses its source's value.

@@ -28,7 +28,7 @@ from focat.model.masks import (
     whole_window,
 )
 from focat.model.positions import Rotary, furthest_position, rotary, sequence_shift, shifted_positions, sinusoids
-from focat.windows.batch import Side
+from focat.windows.batch import PaddedSequences
 from focat.windows.segments import decoder_input, segments_of
 
 
@@ -99,11 +99,11 @@ class Transformer(nn.Module):
         """Logits over the target vocabulary, (…, target vocabulary)."""
         return F.linear(hidden, self.output_weight)
 
-    def forward(self, source: Side, target: Side) -> Tensor:
+    def forward(self, source: PaddedSequences, target: PaddedSequences) -> Tensor:
         """The representation that predicts each label of `target`: (windows, target length, width)."""
         return self.decode(self.encode(source), decoder_input(target))
 
-    def encode(self, source: Side, record: Record | None = None) -> Memory:
+    def encode(self, source: PaddedSequences, record: Record | None = None) -> Memory:
         """Encode the source, once for everything that is decoded from it."""
         constant = None if self.shift == "avg-sequence" else torch.full_like(source.current, self.shift)
         shift = sequence_shift(source) if constant is None else constant  # (windows,)
@@ -120,7 +120,7 @@ class Transformer(nn.Module):
         return Memory(self.encoder_norm(x), source, shift)
 
     def decode(
-        self, memory: Memory, side: Side, record: Record | None = None, cross_record: Record | None = None
+        self, memory: Memory, side: PaddedSequences, record: Record | None = None, cross_record: Record | None = None
     ) -> Tensor:
         """Read the decoder's input, all positions at once: (windows, target length, width)."""
         positions = shifted_positions(side.segments, memory.shift)  # (windows, target length)
@@ -139,7 +139,7 @@ class Transformer(nn.Module):
         return hidden
 
     @torch.no_grad()
-    def attention(self, source: Side, target: Side) -> AttentionWeights:
+    def attention(self, source: PaddedSequences, target: PaddedSequences) -> AttentionWeights:
         """Teacher-forced attention weights, for the analyses."""
         encoder: Record = []
         decoder: Record = []
@@ -197,7 +197,9 @@ class Transformer(nn.Module):
         before, closed = cache.read.view(-1), cache.closed.view(-1)
         positions = shifted_positions(segments, shift) + (before + closed * shift)[:, None]
         segments = torch.where(segments < 0, segments, segments + closed[:, None])
-        side = Side(tokens.reshape(windows, -1), segments.reshape(windows, -1), cache.current)  # (windows, beam · new)
+        side = PaddedSequences(
+            tokens.reshape(windows, -1), segments.reshape(windows, -1), cache.current
+        )  # (windows, beam · new)
         entry = self._enter(side, positions.reshape(windows, -1), self.target_embedding, self.target_positions)
         reading = cache.append(tokens, columns)
         layers = len(self.decoder)
@@ -212,7 +214,7 @@ class Transformer(nn.Module):
         hidden: Tensor = self.decoder_norm(x)
         return hidden.view(rows, 1 if last else new, -1)
 
-    def _with_hidden_words(self, source: Side) -> Side:
+    def _with_hidden_words(self, source: PaddedSequences) -> PaddedSequences:
         """In training, some words of the current sentence give way to START, which no source has otherwise."""
         rate = self.settings.word_dropout
         if not self.training or not rate:
@@ -221,7 +223,9 @@ class Transformer(nn.Module):
         hidden = words & (torch.rand(words.shape, device=words.device) < rate)
         return replace(source, tokens=source.tokens.masked_fill(hidden, START))
 
-    def _enter(self, side: Side, positions: Tensor, table: nn.Embedding, learned: nn.Embedding | None) -> Entry:
+    def _enter(
+        self, side: PaddedSequences, positions: Tensor, table: nn.Embedding, learned: nn.Embedding | None
+    ) -> Entry:
         """Tokens, positions and segments, added up."""
         width = self.settings.d_model
         x = table(side.tokens) * math.sqrt(width)  # (windows, length, width)
@@ -240,7 +244,7 @@ class Transformer(nn.Module):
         again = added if self.settings.segment_embeddings_at == "every-layer" else None
         return Entry(self.dropout(x + added), again, turn)
 
-    def _cross_masks(self, source: Side, distance: Tensor) -> list[Tensor]:
+    def _cross_masks(self, source: PaddedSequences, distance: Tensor) -> list[Tensor]:
         """What target tokens see of the source, by how far their sentence is from the current one, (windows, queries).
 
         By distance, because the two sides may have different numbers of context sentences.

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from focat.corpus.vocabulary import PAD
-from focat.windows.batch import Side
+from focat.windows.batch import PaddedSequences
 
 _CPU_LOGITS = 1 << 23  # at a time: 32 MiB, the most that the C library keeps for the next chunk
 Kernel = Callable[[Tensor, Tensor, Tensor, float], tuple[Tensor, Tensor, Tensor]]
 
 
-def token_weights(target: Side, discount: float | Tensor) -> Tensor:
+def token_weights(target: PaddedSequences, discount: float | Tensor) -> Tensor:
     """(windows, length): 1 in the current sentence, the discount in its context, 0 on padding.
 
     The separator in front of the current sentence closes the context, so it is discounted too.
@@ -37,7 +37,7 @@ class Losses:
     sums: Tensor  # (6,) float64: tokens, their smoothed losses, their plain losses; of current and context each
 
     @classmethod
-    def of(cls, target: Side, smoothed: Tensor, plain: Tensor) -> Losses:
+    def of(cls, target: PaddedSequences, smoothed: Tensor, plain: Tensor) -> Losses:
         """From the loss of every token, (windows, length) each: with label smoothing, and without."""
         current = target.segments == target.current[:, None]
         masks = torch.stack([current, (target.segments >= 0) & ~current])  # (2, windows, length)

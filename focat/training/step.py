@@ -10,7 +10,7 @@ from focat.config.schema import ObjectiveSettings, TrainingSettings
 from focat.model.transformer import Transformer
 from focat.training.loss_kernel import fastest_kernel
 from focat.training.objective import chunked_loss, token_weights
-from focat.windows.batch import Side
+from focat.windows.batch import PaddedSequences
 
 _COMPILER = {
     "size_asserts": False,  # launching kernels is what a fast GPU waits for: no checks in between
@@ -30,7 +30,9 @@ class TrainingStep(nn.Module):
             for layer in (*model.encoder, *model.decoder):
                 layer.compile(dynamic=True, options=_COMPILER)  # layers are alike: two are compiled, all run
 
-    def forward(self, source: Side, target: Side, discount: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(
+        self, source: PaddedSequences, target: PaddedSequences, discount: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """The sum over all tokens; (windows, length) of the others."""
         hidden = self.model(source, target)
         weights = token_weights(target, discount)

@@ -16,8 +16,8 @@ from focat.model.greedy import current_sentence, greedy
 from focat.model.transformer import Transformer
 from focat.training.distributed import Processes
 from focat.training.objective import Losses, chunked_loss, token_weights
+from focat.windows.corpus_windows import cut_windows, gather
 from focat.windows.loader import Loader
-from focat.windows.windows import cut_windows, gather
 
 _CHUNK = 4096  # tokens whose logits exist at the same time, in float32 here
 _BLEU_SAMPLE = 256  # sentences, evenly over the dev set

@@ -9,18 +9,18 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Side:
+class PaddedSequences:
     """The source or the target of a batch of windows: `x1 <S> x2 <S> … xn <E>`, then padding."""
 
     tokens: Tensor  # (windows, length) ids; PAD after the end
     segments: Tensor  # (windows, length) index of each token's sentence in its window; -1 on padding
     current: Tensor  # (windows,) segment of the current sentence
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> Side:
+    def map(self, change: Callable[[Tensor], Tensor]) -> PaddedSequences:
         """The same side with every tensor changed."""
-        return Side(change(self.tokens), change(self.segments), change(self.current))
+        return PaddedSequences(change(self.tokens), change(self.segments), change(self.current))
 
-    def to(self, device: str) -> Side:
+    def to(self, device: str) -> PaddedSequences:
         """The same side on another device, without waiting for the copy when the memory is pinned."""
         return self.map(lambda tensor: tensor.to(device, non_blocking=True))
 
@@ -29,8 +29,8 @@ class Side:
 class Batch:
     """Windows and the sentences they are about."""
 
-    source: Side
-    target: Side  # tokens are what the decoder must produce; its input is the same behind a start symbol
+    source: PaddedSequences
+    target: PaddedSequences  # tokens are what the decoder must produce; its input is the same behind a start symbol
     sentences: Tensor  # (windows,) index in the store of each window's current sentence
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Batch:

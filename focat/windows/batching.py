@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from focat.windows.corpus_windows import Indices, Windows
 from focat.windows.splitmix64 import scramble
-from focat.windows.windows import Indices, Windows
 
 _ROWS_MULTIPLE = 8  # matrix units like multiples of 8
 

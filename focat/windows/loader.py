@@ -18,7 +18,7 @@ from focat.config.schema import WindowSettings
 from focat.corpus.store import Split
 from focat.windows.batch import Batch
 from focat.windows.batching import EpochOrder, order_epoch
-from focat.windows.windows import Windows, cut_windows, gather
+from focat.windows.corpus_windows import Windows, cut_windows, gather
 
 T = TypeVar("T")
 

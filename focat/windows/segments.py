@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from focat.corpus.vocabulary import PAD, SEPARATOR, START
-from focat.windows.batch import Side
+from focat.windows.batch import PaddedSequences
 
 Tokens = TypeVar("Tokens", bound=Any)
 
@@ -21,11 +21,11 @@ def segments_of(tokens: Tokens) -> Tokens:
     return segments
 
 
-def decoder_input(target: Side) -> Side:
+def decoder_input(target: PaddedSequences) -> PaddedSequences:
     """What the decoder reads while it must produce `target`: the same one step later, behind a start symbol.
 
     The start symbol is in segment 0, wherever the current sentence is.
     """
     tokens, segments = target.tokens.roll(1, -1), target.segments.roll(1, -1)
     tokens[:, 0], segments[:, 0] = START, 0
-    return Side(tokens, segments, target.current)
+    return PaddedSequences(tokens, segments, target.current)

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from focat.corpus.tokenizer import Tokenizer, Vocabulary
-from focat.corpus.vocabulary import END, PAD, SEPARATOR
-from focat.windows.batch import Batch, Side
-from focat.windows.segments import segments_of
+from focat.windows.batch import Batch, PaddedSequences
+from focat.windows.builder import join_window, pad_windows
 
 
 @dataclass(frozen=True)
@@ -31,13 +29,7 @@ def batch_of_texts(tokenizer: Tokenizer, windows: Sequence[WindowText]) -> Batch
     )
 
 
-def side_of_texts(vocabulary: Vocabulary, windows: Sequence[Sequence[str]]) -> Side:
+def side_of_texts(vocabulary: Vocabulary, windows: Sequence[Sequence[str]]) -> PaddedSequences:
     """One side of windows, each a list of sentences with the current one last."""
-    rows = [_joined([vocabulary.encode(sentence) for sentence in sentences]) for sentences in windows]
-    tokens = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
-    return Side(tokens, segments_of(tokens), torch.tensor([len(sentences) - 1 for sentences in windows]))
-
-
-def _joined(sentences: list[list[int]]) -> Tensor:
-    tokens = [token for sentence in sentences for token in (*sentence, SEPARATOR)]
-    return torch.tensor([*tokens[:-1], END])
+    joined = [join_window(map(vocabulary.encode, sentences)) for sentences in windows]
+    return pad_windows(joined, [len(sentences) - 1 for sentences in windows])

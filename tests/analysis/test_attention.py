@@ -10,7 +10,7 @@ from focat.analysis import attention
 from focat.analysis.attention import ORDERS, STACKS, Reader, attention_of, entropy, read_attention
 from focat.corpus.vocabulary import END, SEPARATOR
 from focat.progress import NULL_PROGRESS
-from focat.windows.windows import cut_windows, gather
+from focat.windows.corpus_windows import cut_windows, gather
 from tests.analysis.corpora import VARIANTS, split, system
 from tests.model.examples import side
 

@@ -12,7 +12,7 @@ from focat.analysis.robustness import parse_sizes, robustness_of
 from focat.errors import FocatError
 from focat.progress import NULL_PROGRESS
 from focat.run import Run
-from focat.windows.windows import cut_windows, gather
+from focat.windows.corpus_windows import cut_windows, gather
 from tests.analysis.corpora import VARIANTS, split, system
 
 

@@ -13,7 +13,7 @@ from focat.config.schema import ModelSettings, WindowSettings
 from focat.corpus.vocabulary import END, SEPARATOR, SPECIALS
 from focat.decoding.requests import Request
 from focat.model import Transformer
-from focat.windows.batch import Side
+from focat.windows.batch import PaddedSequences
 from focat.windows.segments import decoder_input, segments_of
 
 
@@ -41,8 +41,8 @@ def log_probabilities(models: Sequence[Transformer], request: Request, tokens: l
     target = torch.tensor([[*request.prefix, *tokens]])
     probabilities = []
     for model in models:
-        side = Side(target, segments_of(target), current.clamp(max=model.windows.target[0]))
-        hidden = model.decode(model.encode(Side(source, segments, current)), decoder_input(side))
+        side = PaddedSequences(target, segments_of(target), current.clamp(max=model.windows.target[0]))
+        hidden = model.decode(model.encode(PaddedSequences(source, segments, current)), decoder_input(side))
         probabilities.append(model.project(hidden)[0].softmax(-1))
     return torch.stack(probabilities).mean(0).log()[len(request.prefix) :]
 

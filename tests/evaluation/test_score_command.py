@@ -3,15 +3,18 @@
 import json
 import math
 
+import numpy as np
 import pytest
 import torch
 
 import focat as focat_package
 from focat.evaluation.document_scores import Pair, score_documents
 from focat.evaluation.scoring import score_texts
+from focat.windows.corpus_windows import cut_windows, gather
 from focat.windows.texts import WindowText, batch_of_texts
 from tests.evaluation.commands import focat
 from tests.evaluation.systems_on_hand import make_run
+from tests.windows.corpora import build_split
 
 SOURCE = ["Here is the lamp.", "It is new.", "Do you have time?", "I am here.", "It is new."]
 TARGET = ["Hier ist die Lampe.", "Sie ist neu.", "Hast du Zeit?", "Ich bin hier.", "Es ist neu."]
@@ -78,18 +81,22 @@ def test_several_models_decide_together(contrast_store, contrast_run, tmp_path):
 
 
 def test_sentences_behind_the_current_one(contrast_store, tmp_path):
-    """A model that looks ahead sees the source that follows; what the target goes on with changes nothing."""
+    """A sentence that others follow is scored as in training: on the target it ends with `<S>`, not with `<E>`."""
     run = make_run(contrast_store, tmp_path / "ahead", {"before": 1, "after": 1}, segment_embeddings="learned")
     model, tokenizer, windows = run.load_model(), run.tokenizer, run.settings.windows
     pairs = [Pair(source, target, i) for i, (source, target) in enumerate(zip(SOURCE, TARGET, strict=True))]
     scores = score_documents([model], tokenizer, [pairs], windows)[0]
-    batch = batch_of_texts(tokenizer, [WindowText(SOURCE[:3], TARGET[:3])])
-    batch.source.current[:] = batch.target.current[:] = 1
+    encoded = [[(tokenizer.source.encode(pair.source), tokenizer.target.encode(pair.target)) for pair in pairs]]
+    split = build_split(encoded, "<i8")
+    batch = gather(split, cut_windows(split, windows), np.arange(len(pairs)), 100, 100)  # as training has it
     with torch.no_grad():
-        logits = model.project(model(batch.source, batch.target))[0].log_softmax(-1)
-    mine = (batch.target.segments[0] == 1).nonzero()[:, 0].tolist()
-    expected = [float(logits[t, batch.target.tokens[0, t]]) for t in mine]
-    assert scores[1].token_scores[:-1] == pytest.approx(expected[:-1], abs=1e-4)
+        logits = model.project(model(batch.source, batch.target)).log_softmax(-1)
+    for i, score in enumerate(scores):
+        mine = (batch.target.segments[i] == batch.target.current[i]).nonzero()[:, 0].tolist()
+        labels = batch.target.tokens[i, mine].tolist()
+        assert list(score.tokens) == [tokenizer.target.piece(token) for token in labels]
+        assert score.tokens[-1] == ("<S>" if i < len(pairs) - 1 else "<E>")
+        assert score.token_scores == pytest.approx(logits[i, mine, labels].tolist(), abs=1e-4)
 
 
 def test_windows_that_are_too_long_lose_context(contrast_run):

@@ -11,7 +11,7 @@ from focat.evaluation.contrastive import Context, group_of
 from focat.evaluation.prefix_scoring import Group, score_groups
 from focat.evaluation.scoring import RULES, Scores, parse_rule, score_texts, sums
 from focat.evaluation.suites import contrapro_instances, voita_instances
-from focat.windows.batch import Side
+from focat.windows.batch import PaddedSequences
 from focat.windows.segments import segments_of
 from focat.windows.texts import WindowText, batch_of_texts
 from tests.evaluation.systems_on_hand import make_run
@@ -45,7 +45,7 @@ def assert_same(found, expected, within):
 def test_rules_by_hand():
     """`a <S> b c <E>`: the current sentence is b c <E>."""
     tokens = torch.tensor([[9, SEPARATOR, 8, 7, END, 0]])
-    target = Side(tokens, segments_of(tokens), torch.tensor([1]))
+    target = PaddedSequences(tokens, segments_of(tokens), torch.tensor([1]))
     scores = sums(torch.tensor([[-1.0, -2.0, -3.0, -4.0, -5.0, 0.0]]), target)
     assert scores.by("current-sum").tolist() == [-12.0]
     assert scores.by("current-mean").tolist() == [-4.0]

@@ -9,7 +9,7 @@ import torch
 from focat.config.schema import ModelSettings, WindowSettings
 from focat.corpus.vocabulary import END, PAD, SEPARATOR, SPECIALS
 from focat.model import Transformer
-from focat.windows.batch import Side
+from focat.windows.batch import PaddedSequences
 from focat.windows.segments import segments_of
 
 VOCABULARY = 20
@@ -24,15 +24,15 @@ def window(*lengths: int, seed: int = 0) -> list[int]:
     return [*tokens[:-1], END]
 
 
-def side(*windows: list[int], current: list[int] | None = None, pads: int = 0) -> Side:
+def side(*windows: list[int], current: list[int] | None = None, pads: int = 0) -> PaddedSequences:
     """Padded windows; the last sentence is current unless told otherwise."""
     longest = max(map(len, windows)) + pads
     tokens = torch.tensor([tokens + [PAD] * (longest - len(tokens)) for tokens in windows])
     segments = segments_of(tokens)
-    return Side(tokens, segments, segments.amax(1) if current is None else torch.tensor(current))
+    return PaddedSequences(tokens, segments, segments.amax(1) if current is None else torch.tensor(current))
 
 
-def pair() -> tuple[Side, Side]:
+def pair() -> tuple[PaddedSequences, PaddedSequences]:
     """Three windows of one to three sentences, source and target."""
     source = side(window(2, 1, 3, seed=1), window(3, seed=2), window(2, 2, seed=3))
     target = side(window(1, 2, 1, seed=4), window(2, seed=5), window(3, 2, seed=6))

@@ -13,7 +13,7 @@ from torch import Tensor
 from focat.config.schema import WindowSettings
 from focat.corpus.vocabulary import PAD, START
 from focat.model import Memory, Transformer
-from focat.windows.batch import Side
+from focat.windows.batch import PaddedSequences
 from focat.windows.segments import decoder_input
 from tests.model.examples import pair, side, tiny, window
 
@@ -24,7 +24,7 @@ SEGMENTS = [
 ]
 
 
-def step_by_step(model: Transformer, memory: Memory, target: Side, chunks: list[int]) -> Tensor:
+def step_by_step(model: Transformer, memory: Memory, target: PaddedSequences, chunks: list[int]) -> Tensor:
     """Hidden representations, reading the decoder's input in pieces of these lengths."""
     cache = model.start(memory, current=target.current)
     pieces = decoder_input(target).tokens.split(chunks, 1)
@@ -104,7 +104,7 @@ def test_rows_of_a_beam_share_their_source() -> None:
         rows = torch.tensor([1, 0, 3, 3, 4, 5])
         cache.reorder(rows)
         tokens = torch.cat((tokens[rows, :3], tokens[:, 3:]), 1)
-        whole = Side(tokens, decoder_side_segments(tokens), target.current)
+        whole = PaddedSequences(tokens, decoder_side_segments(tokens), target.current)
         forced = model.decode(twice, whole)
         torch.testing.assert_close(model.step(cache, tokens[:, 3:4]), forced[:, 3:4])
         kept = torch.tensor([4, 5, 1, 0])
@@ -129,7 +129,9 @@ def test_candidates_share_a_prefix() -> None:
     cache.select(rows)
     ends = torch.tensor([[4, 5], [6, 3], [8, 9], [10, 11], [12, 13]])
     whole = torch.cat((tokens[rows, :3], ends), 1)
-    forced = model.decode(memory.select(rows), Side(whole, decoder_side_segments(whole), target.current[rows]))
+    forced = model.decode(
+        memory.select(rows), PaddedSequences(whole, decoder_side_segments(whole), target.current[rows])
+    )
     torch.testing.assert_close(model.step(cache, ends), forced[:, 3:])
 
 
@@ -161,7 +163,7 @@ def test_windows_that_go_on() -> None:
     kept = torch.tensor([2, 0])
     cache.keep(kept)
     forced = model.decode(
-        memory.select(kept), Side(tokens[kept], decoder_side_segments(tokens[kept]), target.current[kept])
+        memory.select(kept), PaddedSequences(tokens[kept], decoder_side_segments(tokens[kept]), target.current[kept])
     )
     torch.testing.assert_close(model.step(cache, tokens[kept, 3:4]), forced[:, 3:4])
     cache.widen(2)

@@ -11,7 +11,7 @@ from focat.config.schema import ModelSettings
 from focat.corpus.vocabulary import SEPARATOR, START
 from focat.errors import FocatError
 from focat.model import masks as patterns
-from focat.windows.batch import Side
+from focat.windows.batch import PaddedSequences
 from focat.windows.segments import decoder_input
 from tests.model.examples import pair, side, tiny, window
 
@@ -27,7 +27,7 @@ def slow_mask(query_sentences: list[int], key_sentences: list[int], visible: lis
     return mask
 
 
-def labels(target: Side) -> list[list[int]]:
+def labels(target: PaddedSequences) -> list[list[int]]:
     """The sentence of the label that each decoder position predicts: what the masks of the decoder go by."""
     return [[max(segment, 0) for segment in row] for row in target.segments.tolist()]
 

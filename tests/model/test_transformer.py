@@ -14,7 +14,7 @@ from focat.config.schema import ModelSettings, WindowSettings
 from focat.corpus.vocabulary import PAD, START
 from focat.errors import FocatError
 from focat.model import Transformer, transformer
-from focat.windows.batch import Side
+from focat.windows.batch import PaddedSequences
 from tests.model.examples import VOCABULARY, pair, side, tiny, window
 from tests.model.test_positions import slow_positions
 
@@ -130,7 +130,7 @@ def test_logits_are_those_of_a_walk_through_the_window(shift: int, norm: str, ac
         torch.testing.assert_close(logits, wanted, atol=1e-5, rtol=0)
 
 
-def logits_of(model: Transformer, source: Side, target: Side) -> Tensor:
+def logits_of(model: Transformer, source: PaddedSequences, target: PaddedSequences) -> Tensor:
     return model.project(model(source, target))
 
 
@@ -157,7 +157,7 @@ def test_padding_changes_nothing(variant: dict[str, Any]) -> None:
 def test_moved_padding_changes_nothing_on_the_source(variant: dict[str, Any]) -> None:
     model = tiny(**variant)
     source, target = pair()
-    rolled = Side(source.tokens.clone(), source.segments.clone(), source.current)
+    rolled = PaddedSequences(source.tokens.clone(), source.segments.clone(), source.current)
     for row, tokens in enumerate(source.tokens):
         pads = int((tokens == PAD).sum())
         rolled.tokens[row], rolled.segments[row] = tokens.roll(pads), source.segments[row].roll(pads)
@@ -173,8 +173,8 @@ def test_a_window_does_not_know_its_batch(variant: dict[str, Any]) -> None:
         one = slice(row, row + 1)
         alone = logits_of(
             model,
-            Side(source.tokens[one], source.segments[one], source.current[one]),
-            Side(target.tokens[one], target.segments[one], target.current[one]),
+            PaddedSequences(source.tokens[one], source.segments[one], source.current[one]),
+            PaddedSequences(target.tokens[one], target.segments[one], target.current[one]),
         )
         torch.testing.assert_close(together[one], alone)
 
@@ -276,7 +276,7 @@ def test_hidden_words_are_of_the_current_sentence_alone() -> None:
         for j in current:
             hidden[i][j] = START if chance[i][j] < 0.5 else hidden[i][j]
     assert 2 < sum(row.count(START) for row in hidden) < 10
-    expected = logits_of(model, Side(torch.tensor(hidden), source.segments, source.current), target)
+    expected = logits_of(model, PaddedSequences(torch.tensor(hidden), source.segments, source.current), target)
     plain = logits_of(model, source, target)
     torch.manual_seed(3)
     torch.testing.assert_close(logits_of(model.train(), source, target), expected)

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from focat.corpus.vocabulary import END, PAD, SEPARATOR
 from focat.training.objective import Losses, chunked_loss, losses_and_gradient, token_weights
-from focat.windows.batch import Side
+from focat.windows.batch import PaddedSequences
 from tests.model.examples import side, window
 
 S, E = SEPARATOR, END
@@ -23,7 +23,7 @@ S, E = SEPARATOR, END
 # ------------------------------------------------------------------------------------------------------- token weights
 
 
-def weights_slowly(target: Side, discount: float) -> list[list[float]]:
+def weights_slowly(target: PaddedSequences, discount: float) -> list[list[float]]:
     """Token by token: count separators; a separator still belongs to the sentence it closes."""
     rows = []
     for tokens, current in zip(target.tokens.tolist(), target.current.tolist(), strict=True):
@@ -65,7 +65,7 @@ def test_weights_are_those_of_the_loop(discount: float) -> None:
 VOCABULARY, WIDTH, SMOOTHING = 20, 6, 0.1
 
 
-def example(dtype: torch.dtype = torch.float32) -> tuple[Side, Tensor, Tensor]:
+def example(dtype: torch.dtype = torch.float32) -> tuple[PaddedSequences, Tensor, Tensor]:
     """Three windows of 3 × 10 tokens, some of them padding; hidden states; a projection."""
     target = side(window(3, 2, 2), window(4), window(1, 5))
     target = side(*(row[row != PAD].tolist() for row in target.tokens), pads=10 - target.tokens.shape[1])
@@ -75,7 +75,7 @@ def example(dtype: torch.dtype = torch.float32) -> tuple[Side, Tensor, Tensor]:
     return target, hidden, projection
 
 
-def loss_in_one_piece(target: Side, hidden: Tensor, projection: Tensor, discount: float) -> Tensor:
+def loss_in_one_piece(target: PaddedSequences, hidden: Tensor, projection: Tensor, discount: float) -> Tensor:
     """The same in float64 by PyTorch's own cross entropy, all logits at once."""
     logits = hidden.double() @ projection.double().T
     losses = F.cross_entropy(logits.flatten(0, 1), target.tokens.flatten(), reduction="none", label_smoothing=SMOOTHING)

@@ -26,7 +26,7 @@ from focat.training.schedule import learning_rate
 from focat.training.trainer import Trainer, _memory_errors, train
 from focat.training.validation import Sample, bleu
 from focat.windows.batch import Batch
-from focat.windows.windows import cut_windows, gather
+from focat.windows.corpus_windows import cut_windows, gather
 from tests.training.launcher import Launcher
 from tests.training.runs import Lab, last_checkpoint, records, same_tensors, weights_of, without_time
 

@@ -31,7 +31,7 @@ from focat.translation.translator import (
     Translator,
     current_sentence,
 )
-from focat.windows.batch import Side
+from focat.windows.batch import PaddedSequences
 from focat.windows.segments import segments_of
 from tests.translation.tiny import tiny_run
 
@@ -225,7 +225,7 @@ class TestWindows:
         ((found,),) = translator._searcher([request])
         source, target = (torch.tensor([list(tokens)]) for tokens in (request.source, found.tokens))
         last = torch.tensor([window - 1])
-        sides = [Side(tokens, segments_of(tokens), last) for tokens in (source, target)]
+        sides = [PaddedSequences(tokens, segments_of(tokens), last) for tokens in (source, target)]
         with torch.no_grad():
             log_probabilities = embedded.models[0].project(embedded.models[0](*sides)).log_softmax(-1)
         expected = log_probabilities[0].gather(1, target.T)[:, 0]

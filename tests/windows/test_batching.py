@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from focat.config.schema import WindowSettings
 from focat.corpus.store import Split
 from focat.windows.batching import EpochOrder, order_epoch, padded_lengths
-from focat.windows.windows import cut_windows
+from focat.windows.corpus_windows import cut_windows
 from tests.windows.corpora import build_split, many, split_of_lengths, splits, window_settings
 
 # 40 sentences of 0 to 12 tokens on either side, in an order without pattern: enough for batches to differ.

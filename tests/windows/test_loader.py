@@ -18,8 +18,8 @@ from focat.config.schema import WindowSettings
 from focat.corpus.store import Split
 from focat.corpus.vocabulary import PAD
 from focat.windows.batch import Batch
+from focat.windows.corpus_windows import cut_windows
 from focat.windows.loader import Ahead, Loader, Position, Update
-from focat.windows.windows import cut_windows
 from tests.windows.corpora import build_split, few, full_splits, split_of_lengths, window_settings
 
 batch_tokens = st.integers(1, 120)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from focat.corpus.vocabulary import END, PAD, SEPARATOR, START
-from focat.windows.batch import Side
+from focat.windows.batch import PaddedSequences
 from focat.windows.segments import decoder_input, segments_of
 from tests.windows.corpora import many
 
@@ -59,7 +59,7 @@ def test_segments_equal_a_walk_over_sentences(windows: list[list[list[int]]]) ->
 
 def test_the_decoder_reads_the_example_one_step_later() -> None:
     tokens = torch.tensor([WINDOW])
-    read = decoder_input(Side(tokens, segments_of(tokens), torch.tensor([2])))
+    read = decoder_input(PaddedSequences(tokens, segments_of(tokens), torch.tensor([2])))
     assert read.tokens.tolist() == [[START, A, B, SEPARATOR, C, SEPARATOR, D]]
     # The start symbol is in segment 0, and a separator still belongs to the sentence it closes.
     assert read.segments.tolist() == [[0, 0, 0, 0, 1, 1, 2]]
@@ -71,7 +71,7 @@ def test_the_decoder_reads_the_example_one_step_later() -> None:
 def test_decoder_input_equals_a_walk_over_tokens(windows: list[list[list[int]]]) -> None:
     rows = [joined(sentences) for sentences in windows]
     tokens, segments = padded([row[0] for row in rows], PAD), padded([row[1] for row in rows], -1)
-    target = Side(tokens, segments, torch.tensor([len(sentences) - 1 for sentences in windows]))
+    target = PaddedSequences(tokens, segments, torch.tensor([len(sentences) - 1 for sentences in windows]))
     before = tokens.clone(), segments.clone()
 
     read = decoder_input(target)

@@ -1,7 +1,7 @@
-"""Windows: for every sentence of a corpus, which of its neighbours stand around it (section 2.2 of the paper).
+"""All windows of a corpus at once, as arrays, by the rules of `builder` (section 2.2 of the paper).
 
 Sentence j comes with up to `before` sentences in front of it and `after` behind it, never across the edge of a
-document; the target has the same sentences or fewer. All windows of a corpus are cut at once, as arrays.
+document; the target has the same sentences or fewer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from focat.config.schema import WindowSettings
 from focat.corpus.store import Sentences, Split
 from focat.corpus.vocabulary import END, PAD
-from focat.windows.batch import Batch, Side
+from focat.windows.batch import Batch, PaddedSequences
+from focat.windows.builder import drop_farthest
 from focat.windows.segments import segments_of
 from focat.windows.splitmix64 import scramble
 
@@ -60,10 +61,8 @@ def cut_windows(split: Split, settings: WindowSettings, seed: int = 0, epoch: in
         can_shrink = too_long & (before + after > 0)
         if not can_shrink.any():
             break
-        # The farthest sentence goes first; of two at the same distance, the one behind.
-        behind = can_shrink & (after >= before)
-        after = after - behind
-        before = before - (can_shrink & ~behind)
+        fewer_before, fewer_after = drop_farthest(before, after)
+        before, after = np.where(can_shrink, fewer_before, before), np.where(can_shrink, fewer_after, after)
         shortened |= can_shrink
     fits = ~too_long
     return Windows(
@@ -81,14 +80,14 @@ def gather(split: Split, windows: Windows, rows: Indices, source_length: int, ta
     )
 
 
-def _side(sentences: Sentences, span: Span, rows: Indices, current: Indices, length: int) -> Side:
+def _side(sentences: Sentences, span: Span, rows: Indices, current: Indices, length: int) -> PaddedSequences:
     first, lengths = span.first[rows], span.lengths[rows]
     column = np.arange(length)
     # A window is one slice of the store, so one gather cuts out the whole batch.
     tokens = sentences.tokens.take(sentences.offsets[first][:, None] + column, mode="clip")
     tokens = np.where(column < lengths[:, None], tokens, PAD).astype(np.int64)  # (windows, length)
     tokens[np.arange(len(rows)), lengths - 1] = END  # in place of the last sentence's separator
-    return Side(*map(torch.from_numpy, (tokens, segments_of(tokens), current - first)))
+    return PaddedSequences(*map(torch.from_numpy, (tokens, segments_of(tokens), current - first)))
 
 
 def _reach(count: int, settings: WindowSettings, seed: int, epoch: int) -> tuple[Indices, Indices]:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from focat.config.schema import WindowSettings
 from focat.corpus.store import Sentences, Split
 from focat.corpus.vocabulary import END, PAD, SEPARATOR
+from focat.windows.corpus_windows import cut_windows, gather
 from focat.windows.splitmix64 import scramble
-from focat.windows.windows import cut_windows, gather
 from tests.windows.corpora import build_split, many, split_of_lengths, splits, window_settings
 
 

@@ -24,6 +24,7 @@ from focat.files import PARTIAL_SUFFIX, sha256, write_atomic, write_json
 from focat.hardware import device_named
 from focat.model.transformer import Transformer
 
+RUN_FORMAT = 2  # of run folders; docs/formats.md, "Compatibility"
 CHECKSUMS = "checksums.json"  # of the files of a checkpoint
 # What may differ when a run goes on: none of it touches what has been learned so far.
 _MAY_CHANGE: Any = {
@@ -57,12 +58,14 @@ class Run:
         run = cls(settings.training.output_dir)
         tokenizer = store.tokenizer
         described = {
+            "format": RUN_FORMAT,
             "source_vocabulary": tokenizer.source.size,
             "target_vocabulary": tokenizer.target.size,
             "shift": _resolve_shift(settings, store),
             "store": store.manifest["keys"]["train"],
         }
         if (run.path / "config.yaml").exists() and (run.path / "model.json").exists():
+            run._check_format()
             run._check_same(settings, described)
         elif not (run.path / "model.json").exists() and run._files():
             raise FocatError(f"{run.path}: is not empty and holds no run; give another training.output_dir")
@@ -78,7 +81,9 @@ class Run:
         for name in ("model.json", "config.yaml"):
             if not (path / name).exists():
                 raise FocatError(f"{path}: holds no run (there is no {name}); name a folder that `focat train` made")
-        return cls(path)
+        run = cls(path)
+        run._check_format()
+        return run
 
     @property
     def settings(self) -> Settings:
@@ -133,6 +138,15 @@ class Run:
     def _described(self) -> dict[str, Any]:
         described: dict[str, Any] = json.loads((self.path / "model.json").read_text(encoding="utf-8"))
         return described
+
+    def _check_format(self) -> None:
+        """Refuse a run of another format before its settings or weights are misread."""
+        found = self._described().get("format", 1)
+        if found != RUN_FORMAT:
+            raise FocatError(
+                f"{self.path}: is a run of format {found}, and this focat reads format {RUN_FORMAT}; "
+                "use the focat that wrote it, or train it again"
+            )
 
     def _check_same(self, settings: Settings, described: dict[str, Any]) -> None:
         before, now = (_flat(s.model_dump(exclude=_MAY_CHANGE)) for s in (self.settings, settings))

@@ -115,6 +115,18 @@ def test_another_store_is_refused(lab: Lab) -> None:
         lab.trainer()
 
 
+def test_a_run_of_another_format_is_refused(lab: Lab) -> None:
+    run = lab.trainer().run
+    described = json.loads((run.path / "model.json").read_text())
+    del described["format"]  # as focat 0.1 wrote it
+    (run.path / "model.json").write_text(json.dumps(described))
+    message = "is a run of format 1, and this focat reads format 2; use the focat that wrote it, or train it again"
+    with pytest.raises(FocatError, match=message):
+        Run.open(run.path)
+    with pytest.raises(FocatError, match=message):
+        lab.trainer()
+
+
 def test_a_folder_that_holds_something_else_is_refused(lab: Lab) -> None:
     lab.run.mkdir()
     (lab.run / "config.yaml").write_text("precious: work\n")

@@ -24,12 +24,13 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from focat.choices import SCORING_RULES, Precision
 from focat.config.schema import ModelSettings, WindowSettings
 from focat.corpus.generated import write_suites
 from focat.corpus.tokenizer import Tokenizer
 from focat.evaluation.contrastive import Context, group_of
 from focat.evaluation.prefix_scoring import Group, score_groups
-from focat.evaluation.scoring import RULES, Precision, Scores, score_texts
+from focat.evaluation.scoring import Scores, score_texts
 from focat.evaluation.suites import read_suite
 from focat.hardware import device_named
 from focat.model.transformer import Transformer
@@ -63,7 +64,7 @@ def measure(
         "candidates": len(windows),
         "seconds": {name: round(seconds, 2) for name, seconds in best.items()},
         "times_naive": round(best["alone"] / best["together"], 2),
-        "largest_difference": {rule: float(np.abs(together.by(rule) - alone.by(rule)).max()) for rule in RULES},
+        "largest_difference": {rule: float(np.abs(together.by(rule) - alone.by(rule)).max()) for rule in SCORING_RULES},
     }
 
 

@@ -17,18 +17,18 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from focat._version import __version__
+from focat.choices import TARGET_CONTEXTS, Precision, TargetContext
 from focat.config.schema import SearchSettings
 from focat.corpus.tokenizer import Vocabulary
-from focat.errors import FocatError
+from focat.errors import FocatError, ParameterError
 from focat.evaluation.document_scores import Pair, SentenceScore, score_documents
-from focat.evaluation.scoring import Precision
 from focat.files import digest_of
 from focat.progress import NULL_PROGRESS, Progress
 from focat.run import TrainedSystem, load_system
 from focat.translation.formats import Showing
 from focat.translation.jobs import STDOUT, Figures, Job, run_job
 from focat.translation.result import Translation
-from focat.translation.translator import AHEAD, Translator, parse_context
+from focat.translation.translator import AHEAD, Translator
 from focat.windows.texts import WindowText, batch_of_texts
 
 Weights = NDArray[np.float32]
@@ -101,7 +101,7 @@ class Model:
 
     def translator(
         self,
-        context: str | None = None,
+        context: TargetContext | None = None,
         constrained: bool = True,
         window: int | None = None,
         ahead: int | None = None,
@@ -115,12 +115,15 @@ class Model:
         are settings of the search (`SearchSettings`): beam, nbest, length_penalty, sample and so on. What is not given
         is as in the settings of the run.
         """
+        rule = context or self.settings.decoding.target_context
+        if rule not in TARGET_CONTEXTS:
+            raise ParameterError("context", rule, f"choose from {', '.join(TARGET_CONTEXTS)}")
         return Translator(
             self.models,
             self.tokenizer,
             self.system.windows(window),
             self._search_settings(search),
-            parse_context(context or self.settings.decoding.target_context),
+            rule,
             constrained,
             ahead or AHEAD,
         )

@@ -90,6 +90,36 @@ def locked_folder(folder: Path, otherwise: str) -> Iterator[None]:
         os.close(descriptor)
 
 
+def check_output_file(path: Path | None, overwrite: bool) -> None:
+    """Refuse a file that exists, or that cannot be written where it is to be, before any work is done."""
+    check_parent_folder(path)
+    if path is not None and path.exists() and not overwrite:
+        raise FocatError(f"{path}: exists; give another file, or overwrite it")
+
+
+def check_parent_folder(path: Path | None) -> Path | None:
+    """Return the path if a file can be written there: its folder exists, and it is no folder, device or pipe."""
+    if path is not None and not path.parent.is_dir():
+        raise FocatError(f"{path}: there is no folder {path.parent}")
+    if path is not None and path.is_dir():
+        raise FocatError(f"{path}: a folder, where a file was expected")
+    if path is not None and path.exists() and not path.is_file():
+        raise FocatError(f"{path}: a device or pipe, where a file was expected; leave it out and use `> {path}`")
+    return path
+
+
+def split_name(argument: str | Path) -> tuple[str | None, Path]:
+    """Split `NAME=FILE` into its name and its file; the name is None if there is only a file.
+
+    Either part may contain an equals sign: an existing file is a file, then the first split whose file exists is taken.
+    """
+    parts = str(argument).split("=")
+    splits = [("=".join(parts[:i]), Path("=".join(parts[i:]))) for i in range(1, len(parts)) if parts[0] and parts[-1]]
+    if Path(argument).exists() or not splits:
+        return None, Path(argument)
+    return next((split for split in splits if split[1].exists()), splits[0])
+
+
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
     """What the disk refuses, in one line."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from focat.errors import FocatError
+from focat.errors import FocatError, ParameterError
 
 if TYPE_CHECKING:
     import torch
@@ -45,9 +45,9 @@ def device_named(name: str) -> torch.device:
     try:
         device = torch.empty(0, device=wanted).device
     except (AssertionError, RuntimeError) as error:
-        raise FocatError(f"--device {name}: cannot be used here ({str(error).splitlines()[0]})") from None
+        raise ParameterError("device", name, f"cannot be used here ({str(error).splitlines()[0]})") from None
     if device.type == "meta":
-        raise FocatError(f"--device {name}: computes nothing; take auto, cpu, cuda or cuda:1")
+        raise ParameterError("device", name, "computes nothing; take auto, cpu, cuda or cuda:1")
     return device
 
 

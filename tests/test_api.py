@@ -86,11 +86,11 @@ def test_files(model: focat.Model, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"context": "magic"}, "--context magic: choose regenerate, reuse or none"),
+        ({"context": "magic"}, "context = magic: choose from regenerate, reuse, none"),
         ({"beam": 0}, "beam: Input should be greater than 0"),
         ({"nbest": 3}, "nbest is 3 but only 2 hypotheses are kept"),
         ({"bean": 4}, "bean: Extra inputs are not permitted"),
-        ({"window": 0}, "--window 0"),
+        ({"window": 0}, "window = 0"),
     ],
 )
 def test_wrong_options(options: dict[str, object], problem: str, model: focat.Model) -> None:
@@ -103,7 +103,7 @@ def test_wrong_runs(run: Run, tmp_path: Path) -> None:
         focat.load(tmp_path)
     with pytest.raises(FocatError, match="name a run, or several"):
         focat.load([])
-    with pytest.raises(FocatError, match="--device abacus: cannot be used here"):
+    with pytest.raises(FocatError, match="device = abacus: cannot be used here"):
         focat.load(run.path, device="abacus")
 
 

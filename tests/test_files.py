@@ -13,7 +13,18 @@ from typing import Any
 import pytest
 
 from focat.errors import FocatError
-from focat.files import atomic_folder, digest_of, disk_errors, locked_folder, sha256, write_atomic, write_json
+from focat.files import (
+    atomic_folder,
+    check_output_file,
+    check_parent_folder,
+    digest_of,
+    disk_errors,
+    locked_folder,
+    sha256,
+    split_name,
+    write_atomic,
+    write_json,
+)
 
 
 def names(folder: Path) -> list[str]:
@@ -185,6 +196,36 @@ def test_what_is_in_a_folder_can_be_read_by_all_who_may(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert (tmp_path / "folder" / "file").stat().st_mode & 0o777 == 0o640
+
+
+# ------------------------------------------------------------------------------------------------ arguments
+
+
+def test_nothing_is_overwritten_unless_asked(tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    there.touch()
+    check_output_file(None, overwrite=False)
+    check_output_file(tmp_path / "new", overwrite=False)
+    check_output_file(there, overwrite=True)
+    with pytest.raises(FocatError, match=r"there: exists; give another file, or overwrite it$"):
+        check_output_file(there, overwrite=False)
+    with pytest.raises(FocatError, match="a folder, where a file was expected"):
+        check_output_file(tmp_path, overwrite=True)
+
+
+def test_named(tmp_path: Path) -> None:
+    (tmp_path / "lr=0.1").mkdir()
+    assert split_name("base=runs/1") == ("base", Path("runs/1"))
+    assert split_name("runs/1") == (None, Path("runs/1"))
+    assert split_name("=runs") == (None, Path("=runs"))
+    assert split_name(f"s4 (CD=1)={tmp_path}") == ("s4 (CD=1)", tmp_path)
+    assert split_name(tmp_path / "lr=0.1") == (None, tmp_path / "lr=0.1")
+
+
+def test_a_pipe_is_not_replaced_by_a_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FocatError, match="pipe: a device or pipe, where a file was expected"):
+        check_parent_folder(tmp_path / "pipe")
 
 
 # ------------------------------------------------------------------------------------------------ digests

@@ -6,30 +6,27 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import torch
 
 from focat._version import __version__
 from focat.analysis.attention import attention_of
-from focat.analysis.contributions import Sides, contributions_of, droppable
+from focat.analysis.contributions import contributions_of, droppable
 from focat.analysis.losses import curves, losses_of
 from focat.analysis.measures import Measures, compare
 from focat.analysis.phenomena import Question, effects_of, questions_of
 from focat.analysis.robustness import robustness_of
 from focat.analysis.systems import Chosen, System, corpus_identity, load_system, open_runs, opened_split, texts_of
+from focat.choices import ANALYSES, AnalysisName, DropSide, ScoringRule
 from focat.corpus.store import Split
 from focat.evaluation.comparison import Finding
-from focat.evaluation.scoring import Rule
 from focat.evaluation.significance import SEED, TRIALS, Floats
 from focat.evaluation.suites import Suite
-from focat.options import some_of
 from focat.progress import Progress
 from focat.windows.corpus_windows import cut_windows
 
-Part = Literal["attention", "losses", "robustness", "context"]
-PARTS: tuple[Part, ...] = get_args(Part)
 KIND = "focat analysis"  # how a file of ours is known
 
 
@@ -37,14 +34,14 @@ KIND = "focat analysis"  # how a file of ours is known
 class Asked:
     """What is to be found out."""
 
-    parts: Sequence[Part] = PARTS
+    parts: Sequence[AnalysisName] = ANALYSES
     sizes: Sequence[int] = (1, 2, 3, 4, 5, 6)
     """Window sizes, for robustness."""
-    drop: Sequence[Sides] = ("both",)
+    drop: Sequence[DropSide] = ("both",)
     """From which sides context sentences are dropped."""
     suites: Sequence[Suite] = ()
     """For robustness and context by phenomenon."""
-    rule: Rule = "current-sum"
+    rule: ScoringRule = "current-sum"
     """What candidates of suites are ranked by."""
     bleu: bool = False
     """Whether to translate with windows of every size."""
@@ -104,11 +101,6 @@ class Analysis:
             "phenomenon": question.phenomenon,
             "distance": instance.distance,
         }
-
-
-def parse_parts(text: str) -> list[Part]:
-    """Names between commas."""
-    return some_of("--parts", text, PARTS)
 
 
 def analyse(paths: Sequence[Path], chosen: Chosen, asked: Asked, progress: Progress, device: torch.device) -> Analysis:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 from focat.analysis.measures import Measure, Measures, mean
 from focat.analysis.streaming import batches
 from focat.analysis.systems import System
+from focat.choices import DropSide
 from focat.config.schema import WindowSettings
 from focat.corpus.store import Split
 from focat.corpus.vocabulary import END, PAD, SEPARATOR
@@ -30,24 +31,16 @@ from focat.evaluation.significance import (
     mean_formula,
     stars,
 )
-from focat.options import some_of
 from focat.progress import Progress
 from focat.windows.batch import Batch, PaddedSequences
 from focat.windows.corpus_windows import Indices, cut_windows
 from focat.windows.segments import segments_of
 
-Sides = Literal["both", "source", "target"]
-SIDES: tuple[Sides, ...] = get_args(Sides)
 Dropped = int | Literal["all"]
 """The distance of a sentence from the current one (1 is the one before it, -1 the one behind), or all of them."""
 
 
-def parse_sides(text: str) -> list[Sides]:
-    """Names between commas."""
-    return some_of("--drop", text, SIDES)
-
-
-def droppable(windows: WindowSettings, sides: Sides) -> list[Dropped]:
+def droppable(windows: WindowSettings, sides: DropSide) -> list[Dropped]:
     """What can be dropped from windows: each context sentence, and all at once where there are several."""
     before, after = windows.target if sides == "target" else (windows.before, windows.after)
     distances: list[Dropped] = [*range(1, before + 1), *range(-1, -after - 1, -1)]
@@ -72,7 +65,7 @@ def marked(side: PaddedSequences, what: Dropped) -> Tensor:
     return wanted & (side.segments >= 0)
 
 
-def drop(batch: Batch, what: Dropped, sides: Sides) -> tuple[Tensor, Batch] | None:
+def drop(batch: Batch, what: Dropped, sides: DropSide) -> tuple[Tensor, Batch] | None:
     """Those windows of a batch that have such a sentence, as their rows and without it; None if there are none."""
     of_source, of_target = marked(batch.source, what), marked(batch.target, what)
     there = {"both": of_source.any(-1) | of_target.any(-1), "source": of_source.any(-1), "target": of_target.any(-1)}
@@ -92,7 +85,7 @@ class Contributions:
     sentences: Indices  # (windows,) the current sentence of each
     tokens: Floats  # (windows,) of the current sentence
     whole: Floats  # (windows,)
-    parts: dict[tuple[Sides, Dropped], Floats]  # (windows,) each; NaN where there was nothing to drop
+    parts: dict[tuple[DropSide, Dropped], Floats]  # (windows,) each; NaN where there was nothing to drop
 
     def measures(self) -> Measures:
         """How much better a token of the current sentence is predicted with what was dropped than without."""
@@ -131,7 +124,7 @@ class Contributions:
         return mean(self.sentences, np.where(there, self.whole - score, 0.0), self.tokens * there)
 
 
-def contributions_of(system: System, split: Split, sides: Sequence[Sides], progress: Progress) -> Contributions:
+def contributions_of(system: System, split: Split, sides: Sequence[DropSide], progress: Progress) -> Contributions:
     """Over all windows of a corpus, as the system was trained to see them."""
     windows = cut_windows(split, system.windows)
     asked = [(side, what) for side in sides for what in droppable(system.windows, side)]

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from focat.analysis.contributions import Dropped, Sides, droppable
+from focat.analysis.contributions import Dropped, droppable
 from focat.analysis.measures import Indices, Measure, Measures, accuracy, mean
 from focat.analysis.systems import System
+from focat.choices import DropSide, ScoringRule
 from focat.config.schema import WindowSettings
 from focat.evaluation.contrastive import Context, chosen, group_of
 from focat.evaluation.prefix_scoring import Group, score_groups
-from focat.evaluation.scoring import Rule
 from focat.evaluation.significance import Floats
 from focat.evaluation.suites import Instance, Suite
 from focat.progress import Progress
@@ -49,7 +49,7 @@ def questions_of(suites: Sequence[Suite]) -> list[Question]:
 
 
 def answer(
-    system: System, questions: Sequence[Question], groups: Sequence[Group | None], rule: Rule, progress: Progress
+    system: System, questions: Sequence[Question], groups: Sequence[Group | None], rule: ScoringRule, progress: Progress
 ) -> Answers:
     """The answers to those questions that have a group of candidates to choose from."""
     items = np.array([i for i, group in enumerate(groups) if group is not None], np.int64)
@@ -68,7 +68,7 @@ def groups_of(system: System, questions: Sequence[Question], windows: WindowSett
     return [group_of(question.instance, context, system.tokenizer) for question in questions]
 
 
-def without_sentence(group: Group, what: Dropped, sides: Sides) -> Group | None:
+def without_sentence(group: Group, what: Dropped, sides: DropSide) -> Group | None:
     """The same without a context sentence; None if it has no such sentence."""
     context, current = group.source[:-1], group.source[-1]
     source = context if sides == "target" else _cut(context, what)
@@ -91,7 +91,7 @@ class Effects:
 
     questions: Sequence[Question]
     whole: Answers
-    parts: dict[tuple[Sides, Dropped], Answers]
+    parts: dict[tuple[DropSide, Dropped], Answers]
 
     def measures(self) -> Measures:
         """How far the margin falls when a sentence is dropped, for each phenomenon."""
@@ -145,7 +145,7 @@ class Effects:
 
 
 def effects_of(
-    system: System, questions: Sequence[Question], sides: Sequence[Sides], rule: Rule, progress: Progress
+    system: System, questions: Sequence[Question], sides: Sequence[DropSide], rule: ScoringRule, progress: Progress
 ) -> Effects:
     """What dropping each context sentence does to the answers, in windows as the system was trained to see them."""
     groups = groups_of(system, questions, system.windows)

@@ -6,18 +6,14 @@ from typing import Literal, get_args
 
 from pydantic import Field, JsonValue
 
+from focat.choices import Correction, DropSide
 from focat.evaluation.results import Finding, JsonResult
-from focat.evaluation.significance import Correction
 
-AnalysisName = Literal["attention", "losses", "robustness", "context"]
-ANALYSES: tuple[AnalysisName, ...] = get_args(AnalysisName)
 Stack = Literal["encoder", "decoder", "cross"]
 STACKS: tuple[Stack, ...] = get_args(Stack)
 EntropyOrder = Literal["mean-then-entropy", "entropy-then-mean"]
 """Whether heads and layers are averaged before the entropy is taken, or entropies are averaged."""
 ENTROPY_ORDERS: tuple[EntropyOrder, ...] = get_args(EntropyOrder)
-DropSide = Literal["both", "source", "target"]
-DROP_SIDES: tuple[DropSide, ...] = get_args(DropSide)
 Dropped = int | Literal["all"]
 """The distance of a sentence from the current one (1 is the one before it, -1 the one behind), or all of them."""
 

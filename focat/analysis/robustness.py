@@ -15,27 +15,13 @@ from focat.analysis.losses import losses_of
 from focat.analysis.measures import Measure, Measures
 from focat.analysis.phenomena import Question, accuracy_measures, answer, groups_of
 from focat.analysis.systems import System
+from focat.choices import ScoringRule
 from focat.config.schema import WindowSettings
 from focat.corpus.document import Document
 from focat.corpus.store import Split
-from focat.errors import FocatError
 from focat.evaluation.metrics import formula_of, measure
-from focat.evaluation.scoring import Rule
 from focat.progress import Progress
 from focat.translation.translator import Translator
-
-
-def parse_sizes(text: str) -> list[int]:
-    """Numbers between commas, and ranges: 1,2,4 or 1-6."""
-    sizes: set[int] = set()
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        first, dash, last = part.partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise FocatError(f"--windows {text}: {part!r} is no window size; give sizes such as 1,2,4 or 1-6")
-        sizes |= set(range(int(first), int(last if dash else first) + 1))
-    if not sizes or min(sizes) < 1 or max(sizes) > 1000:
-        raise FocatError(f"--windows {text}: give window sizes from 1 on, such as 1,2,4 or 1-6")
-    return sorted(sizes)
 
 
 @dataclass(frozen=True)
@@ -73,7 +59,7 @@ def robustness_of(
     split: Split,
     sizes: Sequence[int],
     questions: Sequence[Question],
-    rule: Rule,
+    rule: ScoringRule,
     documents: Sequence[Document] | None,
     progress: Progress,
 ) -> Robustness:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from focat.choices import TestSplit
 from focat.config import Settings
 from focat.config.data import IdsCorpus, TextCorpus
 from focat.config.schema import WindowSettings
@@ -23,7 +24,7 @@ from focat.corpus.readers import read_documents
 from focat.corpus.store import Sentences, Split, Store, open_split, writing_split
 from focat.corpus.tokenizer import Tokenizer
 from focat.errors import FocatError
-from focat.evaluation.test_sets import TestSplit, corpus_of_files, documents_of
+from focat.evaluation.test_sets import corpus_of_files, documents_of
 from focat.files import digest_of, sha256
 from focat.model.transformer import Transformer
 from focat.progress import Progress

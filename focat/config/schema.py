@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
+from focat.choices import TargetContext
 from focat.config.data import DataSettings, FilePath, Section
-from focat.errors import FocatError
+from focat.errors import ParameterError
 
 MOST_SENTENCES = 1000  # in a window at test time; no model can take as many
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -62,10 +63,10 @@ class WindowSettings(Section):
         if size is None:
             return self
         if size > MOST_SENTENCES:
-            raise FocatError(f"--window {size}: ask for {MOST_SENTENCES:,} sentences at most")
+            raise ParameterError("window", size, f"ask for {MOST_SENTENCES:,} sentences at most")
         before = size - 1 - self.after
         if before < 0:
-            raise FocatError(f"--window {size}: this model looks {self.after} sentences ahead; ask for more than that")
+            raise ParameterError("window", size, f"must be larger than windows.after, {self.after}")
         target = None if self.target[0] == self.before else min(self.target[0], before)
         return self.model_copy(update={"before": before, "target_before": target})
 
@@ -329,7 +330,7 @@ class SearchSettings(Section):
 class DecodingSettings(SearchSettings):
     """How documents are translated."""
 
-    target_context: Literal["regenerate", "reuse", "none"] = "reuse"
+    target_context: TargetContext = "reuse"
     """Where target context comes from: reuse our translations, regenerate it with each window (the paper), or none."""
 
 

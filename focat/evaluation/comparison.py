@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
-from typing import Any, Literal, get_args
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from focat.choices import Correction, SignificanceTest
 from focat.errors import FocatError
 from focat.evaluation.quality import figure_text
 from focat.evaluation.significance import (
     RESAMPLES,
     SEED,
     TRIALS,
-    Correction,
     Interval,
     accuracy_difference,
     approximate_randomisation,
@@ -32,10 +32,7 @@ from focat.evaluation.significance import (
     stars,
 )
 from focat.evaluation.systems import Column, System
-from focat.options import one_of
 from focat.progress import Progress
-
-Test = Literal["randomisation", "bootstrap"]
 
 
 @dataclass(frozen=True)
@@ -85,7 +82,7 @@ def compare(
     systems: Sequence[System],
     progress: Progress,
     all_pairs: bool = False,
-    test: Test = "randomisation",
+    test: SignificanceTest = "randomisation",
     correction: Correction = "holm",
     trials: int = TRIALS,
     resamples: int = RESAMPLES,
@@ -107,16 +104,6 @@ def compare(
     after = corrected([row[5] for row in found], correction)
     findings = [Finding(*row[:6], fixed, row[6]) for row, fixed in zip(found, after, strict=True)]
     return Comparison(systems, columns, findings, correction, all_pairs)
-
-
-def parse_test(name: str) -> Test:
-    """The test of that name."""
-    return one_of("--test", name, get_args(Test))
-
-
-def parse_correction(name: str) -> Correction:
-    """The correction of that name."""
-    return one_of("--correction", name, get_args(Correction))
 
 
 def shared_columns(systems: Sequence[System], progress: Progress) -> list[str]:
@@ -144,7 +131,7 @@ def shared_columns(systems: Sequence[System], progress: Progress) -> list[str]:
 
 
 def _test(
-    first: Column, second: Column, test: Test, trials: int, resamples: int, seed: int
+    first: Column, second: Column, test: SignificanceTest, trials: int, resamples: int, seed: int
 ) -> tuple[float, Interval, str]:
     """p-value, interval of second − first, and the name of the test."""
     if first.kind == "accuracy":

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from focat._version import __version__
+from focat.choices import SCORING_RULES, Precision, ScoringRule
 from focat.config.schema import SearchSettings
 from focat.evaluation.contrastive import Answer, Context
 from focat.evaluation.disc import (
@@ -23,7 +24,6 @@ from focat.evaluation.disc import (
     pooled,
 )
 from focat.evaluation.generated_accuracy import OUTCOMES, Produced
-from focat.evaluation.scoring import RULES, Precision, Rule
 from focat.evaluation.suites.instance import Instance, Suite
 from focat.evaluation.suites.normalization import Form
 
@@ -32,7 +32,7 @@ from focat.evaluation.suites.normalization import Form
 class Setup:
     """How answers were obtained: what the signature of a figure says."""
 
-    rule: Rule
+    rule: ScoringRule
     context: Context
     form: Form
     precision: Precision
@@ -60,7 +60,7 @@ class Result:
     answers: Sequence[Answer]
     produced: Sequence[Produced] = field(default_factory=tuple)  # translations, if they were asked for
 
-    def right(self, rule: Rule) -> list[bool]:
+    def right(self, rule: ScoringRule) -> list[bool]:
         """Whether each answer is right."""
         return [answer.correct(rule) for answer in self.answers]
 
@@ -73,7 +73,7 @@ class Section:
     figures: Sequence[Figure]
     remarks: Sequence[str]
     signature: str
-    others: Mapping[Rule, float] = field(default_factory=dict)  # overall accuracy by the other rules
+    others: Mapping[ScoringRule, float] = field(default_factory=dict)  # overall accuracy by the other rules
 
     def record(self) -> dict[str, Any]:
         """For a JSON file."""
@@ -104,7 +104,9 @@ def sections(results: Sequence[Result], setup: Setup) -> list[Section]:
         if not summary or summary[0].total < overall.total:
             figures.append(_figure("all", overall))
         others = {
-            rule: 100 * pooled("all", _together(results, rule, column_of)).share for rule in RULES if rule != setup.rule
+            rule: 100 * pooled("all", _together(results, rule, column_of)).share
+            for rule in SCORING_RULES
+            if rule != setup.rule
         }
         found.append(Section("By phenomenon", figures, remarks, setup.signature(suites), others))
     return found
@@ -119,7 +121,7 @@ def _section(result: Result, setup: Setup) -> Section:
     if result.suite.kind != "voita":  # whose Disc. is over phenomena
         summary, remarks = disc_of(count(instances, right, column_of))
         figures += summary
-    others = {rule: 100 * sum(result.right(rule)) / len(instances) for rule in RULES if rule != setup.rule}
+    others = {rule: 100 * sum(result.right(rule)) / len(instances) for rule in SCORING_RULES if rule != setup.rule}
     title = f"{result.suite.name}: {len(instances):,} instances, {result.suite.candidates:,} candidates"
     return Section(
         f"{title}, chance {100 * result.suite.chance:.2f}", figures, remarks, setup.signature([result.suite]), others
@@ -138,7 +140,7 @@ def _produced_section(result: Result, setup: Setup) -> Section:
     return Section(f"{result.suite.name}: what its translations say", figures, (), signature)
 
 
-def _together(results: Sequence[Result], rule: Rule, by: Callable[[Instance], str]) -> dict[str, Accuracy]:
+def _together(results: Sequence[Result], rule: ScoringRule, by: Callable[[Instance], str]) -> dict[str, Accuracy]:
     """The instances of all suites, by some name they have."""
     instances = [instance for result in results for instance in result.suite.instances]
     return count(instances, [right for result in results for right in result.right(rule)], by)
@@ -148,7 +150,7 @@ def _figure(name: str, accuracy: Accuracy) -> Figure:
     return Figure(name, accuracy.share, accuracy.interval, accuracy.total, accuracy.right)
 
 
-def show(found: Sequence[Section], rule: Rule, console: Console) -> None:
+def show(found: Sequence[Section], rule: ScoringRule, console: Console) -> None:
     """Tables in a terminal; in a pipe, columns between tabs."""
     for section in found:
         rows = [
@@ -193,7 +195,7 @@ def figures(results: Sequence[Result], found: Sequence[Section], setup: Setup) -
                 "context_sha256": result.suite.context_sha256 or None,
                 "instances": len(result.suite.instances),
                 "candidates": result.suite.candidates,
-                "accuracy": {rule: 100 * sum(result.right(rule)) / len(result.answers) for rule in RULES},
+                "accuracy": {rule: 100 * sum(result.right(rule)) / len(result.answers) for rule in SCORING_RULES},
                 "signature": setup.signature([result.suite]),
             }
             for result in results
@@ -202,7 +204,7 @@ def figures(results: Sequence[Result], found: Sequence[Section], setup: Setup) -
     }
 
 
-def instance_lines(results: Sequence[Result], rule: Rule) -> str:
+def instance_lines(results: Sequence[Result], rule: ScoringRule) -> str:
     """One JSON object for each instance, to a line."""
     lines = []
     for result in results:

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import get_args
 
 import torch
 
+from focat.choices import MissingTarget, Precision, ScoringRule, SuiteContext
 from focat.config.schema import SearchSettings, WindowSettings
 from focat.corpus.tokenizer import Tokenizer
 from focat.errors import FocatError
 from focat.evaluation.contrast_report import Result, Setup
-from focat.evaluation.contrastive import Context, TargetContext, Uneven, answers, with_own_context
+from focat.evaluation.contrastive import Context, answers, with_own_context
 from focat.evaluation.generated_accuracy import produce
-from focat.evaluation.scoring import Precision, Rule
 from focat.evaluation.suites import (
     AS_PUBLISHED,
     ContextFiles,
@@ -27,7 +26,6 @@ from focat.evaluation.suites import (
 )
 from focat.files import sha256
 from focat.model.transformer import Transformer
-from focat.options import one_of
 from focat.progress import Progress
 from focat.run import Run
 from focat.translation.translator import Translator
@@ -37,24 +35,14 @@ from focat.translation.translator import Translator
 class Asking:
     """How suites are put to a system."""
 
-    rule: Rule = "current-sum"
-    target: TargetContext = "gold"
+    rule: ScoringRule = "current-sum"
+    target: SuiteContext = "gold"
     window: int | None = None
-    uneven: Uneven = "shorter"
-    fill: str | None = None
+    missing_target: MissingTarget = "shorter"
+    pad_context: str | None = None
     form: Form = AS_PUBLISHED
     precision: Precision = "float32"
     translate: bool = False
-
-
-def parse_target(text: str) -> TargetContext:
-    """Where target context comes from, by its name."""
-    return one_of("--target-context", text, get_args(TargetContext))
-
-
-def parse_uneven(text: str) -> Uneven:
-    """What becomes of source context without its translation, by its name."""
-    return one_of("--uneven", text, get_args(Uneven))
 
 
 def suites_for(
@@ -86,7 +74,9 @@ def ask(
     model, tokenizer = run.load_model(weights, device), run.tokenizer
     windows = settings.windows.of_size(asking.window)
     search = SearchSettings(**{name: getattr(settings.decoding, name) for name in SearchSettings.model_fields})
-    given = Context.of(windows, target=asking.target, uneven=asking.uneven, fill=asking.fill)
+    given = Context.of(
+        windows, target=asking.target, missing_target=asking.missing_target, pad_context=asking.pad_context
+    )
     results = []
     for suite in suites:
         instances = asking.form.suite(suite).instances

@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from focat.choices import SCORING_RULES, MissingTarget, Precision, ScoringRule, SuiteContext
 from focat.config.schema import WindowSettings
 from focat.corpus.tokenizer import Tokenizer
 from focat.evaluation.prefix_scoring import Group, score_groups
-from focat.evaluation.scoring import RULES, Precision, Rule
 from focat.evaluation.suites.instance import Instance
 from focat.model.transformer import Transformer
 from focat.progress import NULL_PROGRESS, Progress
 from focat.windows.builder import cut_window
-
-TargetContext = Literal["gold", "own", "none"]
-Uneven = Literal["shorter", "source"]
 
 
 @dataclass(frozen=True)
@@ -30,12 +27,12 @@ class Context:
     """Sentences in front of the current one, on the source."""
     target_before: int
     """The same on the target."""
-    target: TargetContext = "gold"
+    target: SuiteContext = "gold"
     """The suite's own context, the model's translation of it, or none on the target."""
-    uneven: Uneven = "shorter"
+    missing_target: MissingTarget = "shorter"
     """Where there is less context on the target than a model is used to: `shorter` cuts the source to as much, so that
     windows look as at the start of a document; `source` keeps all of the source."""
-    fill: str | None = None
+    pad_context: str | None = None
     """Stands in for every sentence that is missing, on either side; the paper's authors have `...`."""
     max_tokens: int = 1024
     """Longest window, in tokens of one side; a longer one loses its oldest sentences."""
@@ -46,7 +43,7 @@ class Context:
         return cls(settings.before, settings.target[0], max_tokens=settings.max_tokens, **changes)
 
     def __str__(self) -> str:
-        missing = self.uneven if self.fill is None else self.fill
+        missing = self.missing_target if self.pad_context is None else self.pad_context
         return f"window:{self.before + 1}to{self.target_before + 1}|context:{self.target}|missing:{missing}"
 
 
@@ -54,13 +51,13 @@ def context_of(instance: Instance, given: Context) -> tuple[list[str], list[str]
     """The context sentences of an instance, source and target."""
     source = list(instance.source[:-1])
     target = [] if given.target == "none" else list(instance.target)
-    if given.fill is not None:
-        source = [given.fill] * (given.before - len(source)) + source
-        target = [given.fill] * (given.target_before - len(target)) + target if given.target != "none" else []
+    if given.pad_context is not None:
+        source = [given.pad_context] * (given.before - len(source)) + source
+        target = [given.pad_context] * (given.target_before - len(target)) + target if given.target != "none" else []
     of_source = min(given.before, len(source))
     wanted = min(given.target_before, of_source)
     of_target = min(wanted, len(target))
-    if of_target < wanted and given.uneven == "shorter":
+    if of_target < wanted and given.missing_target == "shorter":
         of_source = of_target  # what training makes of a document that begins where the known target does
     return source[len(source) - of_source :], target[len(target) - of_target :]
 
@@ -98,13 +95,13 @@ class Answer:
     """What a model made of one instance, by every rule."""
 
     instance: Instance
-    scores: Mapping[Rule, Sequence[float]]
+    scores: Mapping[ScoringRule, Sequence[float]]
 
-    def chosen(self, rule: Rule) -> int:
+    def chosen(self, rule: ScoringRule) -> int:
         """The candidate that the model prefers."""
         return chosen(self.scores[rule], self.instance)
 
-    def correct(self, rule: Rule) -> bool:
+    def correct(self, rule: ScoringRule) -> bool:
         """Whether it is the right one."""
         return self.chosen(rule) == self.instance.right
 
@@ -121,9 +118,10 @@ def answers(
     groups = [group_of(instance, given, tokenizer) for instance in instances]
     scores = score_groups(model, tokenizer, groups, precision, progress)
     ends = np.cumsum([len(instance.candidates) for instance in instances])[:-1]
-    by_rule = {rule: np.split(scores.by(rule), ends) for rule in RULES}
+    by_rule = {rule: np.split(scores.by(rule), ends) for rule in SCORING_RULES}
     return [
-        Answer(instance, {rule: by_rule[rule][i].tolist() for rule in RULES}) for i, instance in enumerate(instances)
+        Answer(instance, {rule: by_rule[rule][i].tolist() for rule in SCORING_RULES})
+        for i, instance in enumerate(instances)
     ]
 
 
@@ -132,7 +130,7 @@ def contrast(
     tokenizer: Tokenizer,
     instances: Sequence[Instance],
     settings: WindowSettings,
-    rule: Rule = "current-sum",
+    rule: ScoringRule = "current-sum",
 ) -> list[bool]:
     """For each instance, whether the model is right about it."""
     return [answer.correct(rule) for answer in answers(model, tokenizer, instances, Context.of(settings))]

@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
+from focat.choices import Precision
 from focat.config.schema import WindowSettings
 from focat.corpus.text_files import Lines, is_blank, parallel_lines
 from focat.corpus.tokenizer import Tokenizer
 from focat.errors import FocatError
-from focat.evaluation.scoring import Precision, token_scores, working_in
+from focat.evaluation.scoring import token_scores, working_in
 from focat.model.transformer import Transformer
-from focat.options import one_of
 from focat.progress import NULL_PROGRESS, Progress
 from focat.windows.batch import Batch
 from focat.windows.builder import WindowSpan, cut_window, join_window, pad_windows
@@ -71,12 +71,6 @@ class Pair:
     source: str
     target: str
     line: int
-
-
-def parse_style(text: str | None, output: Path | None) -> str:
-    """tsv or jsonl, as asked for or as a file is called."""
-    style = text or ("jsonl" if output is not None and output.suffix == ".jsonl" else "tsv")
-    return one_of("--format", style, ("tsv", "jsonl"))
 
 
 def read_pairs(source: Path, target: Path) -> list[list[Pair]]:

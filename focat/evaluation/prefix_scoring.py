@@ -16,9 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from focat.choices import Precision
 from focat.corpus.tokenizer import Tokenizer, Vocabulary
 from focat.corpus.vocabulary import END, PAD, SEPARATOR, START
-from focat.evaluation.scoring import Precision, Scores, log_probabilities, working_in
+from focat.evaluation.scoring import Scores, log_probabilities, working_in
 from focat.model.kv_cache import Memory
 from focat.model.transformer import Transformer
 from focat.progress import NULL_PROGRESS, Progress

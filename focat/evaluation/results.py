@@ -12,12 +12,11 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictBool, StrictInt, ValidationError, computed_field
 
+from focat.choices import Correction, ScoringRule
 from focat.errors import FocatError
-from focat.evaluation.significance import Correction, Interval, stars
+from focat.evaluation.significance import Interval, stars
 from focat.files import write_atomic
 
-ScoringRule = Literal["current-sum", "current-mean", "window-mean"]
-"""How a candidate is scored; `window-mean` is the rule of the paper's authors."""
 Metric = Literal["BLEU", "chrF", "chrF++", "TER", "COMET"]
 Level = Literal["sentence", "fragment", "document"]
 Outcome = Literal["right", "wrong", "both", "neither"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -13,16 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from focat.choices import Precision, ScoringRule
 from focat.corpus.tokenizer import Tokenizer
 from focat.model.transformer import Transformer
-from focat.options import one_of
 from focat.windows.batch import PaddedSequences
 from focat.windows.texts import WindowText, batch_of_texts
 
-Rule = Literal["current-sum", "current-mean", "window-mean"]
-RULES: tuple[Rule, ...] = get_args(Rule)
-Precision = Literal["float32", "bfloat16"]
-PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 _LOGITS = {"cpu": 1 << 23, "cuda": 1 << 28}  # that exist at the same time
 
 
@@ -37,23 +32,13 @@ class Scores:
     current_tokens: NDArray[np.int64]
     context_tokens: NDArray[np.int64]
 
-    def by(self, rule: Rule) -> NDArray[np.float64]:
+    def by(self, rule: ScoringRule) -> NDArray[np.float64]:
         """One number for each window, higher is better; `window-mean` is the authors'."""
         if rule == "current-sum":
             return self.current
         if rule == "current-mean":
             return self.current / self.current_tokens
         return (self.current + self.context) / (self.current_tokens + self.context_tokens)
-
-
-def parse_rule(text: str) -> Rule:
-    """A rule by its name."""
-    return one_of("--rule", text, RULES)
-
-
-def parse_precision(text: str) -> Precision:
-    """What a model computes in, by its name."""
-    return one_of("--precision", text, PRECISIONS)
 
 
 def working_in(precision: Precision, device: torch.device) -> AbstractContextManager[object]:

@@ -10,16 +10,17 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from focat.choices import Correction
 
 Floats = NDArray[np.float64]
 Formula = Callable[[Floats], Floats]
 """(samples, statistics) sums over items → (samples,) figures."""
 
-Correction = Literal["holm", "benjamini-hochberg", "none"]
 
 SEED = 12345  # sacrebleu's, so that the same test gives the same p-value
 TRIALS = 10_000  # of approximate randomisation, as in the paper

@@ -20,8 +20,7 @@ from focat.evaluation.disc import DISTANCES, OWN_SENTENCE, UNKNOWN, column_of, c
 from focat.evaluation.metrics import Figure, formula_of, higher_is_better
 from focat.evaluation.quality import KIND, Measures, evaluate, figures_of, read_texts, reference_digest
 from focat.evaluation.significance import Floats, Formula, mean_formula
-from focat.files import digest_of
-from focat.options import named
+from focat.files import digest_of, split_name
 from focat.progress import Progress
 
 Kind = Literal["accuracy", "figure", "mean"]
@@ -104,7 +103,7 @@ def read_systems(
 
 def _names_and_paths(arguments: Sequence[str]) -> tuple[list[str], list[Path]]:
     """A file that is not named is called after itself, or by its whole path where that is not enough."""
-    given = [named(argument) for argument in arguments]
+    given = [split_name(argument) for argument in arguments]
     paths = [path for _, path in given]
     stems = [path.stem for path in paths]
     names = [name or (str(path) if stems.count(path.stem) > 1 else path.stem) for name, path in given]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import get_args
 
+from focat.choices import TestSplit
 from focat.config.data import IdsCorpus, TextCorpus
 from focat.corpus.document import Document
 from focat.corpus.readers import read_documents
@@ -14,8 +15,7 @@ from focat.errors import FocatError
 from focat.progress import NULL_PROGRESS, Progress
 from focat.run import Run
 
-TestSplit = Literal["test", "dev"]
-SPLITS: tuple[TestSplit, ...] = ("test", "dev")
+TEST_SPLITS: tuple[TestSplit, ...] = get_args(TestSplit)
 
 
 def corpus_of_files(source: Path, target: Path, documents: Path | None = None) -> TextCorpus | IdsCorpus:

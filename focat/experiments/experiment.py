@@ -19,6 +19,7 @@ from typing import Any
 from focat.analysis.analyse import Asked, analyse
 from focat.analysis.systems import Chosen
 from focat.api import Model, load
+from focat.choices import ScoringRule
 from focat.config import Settings
 from focat.config.data import DataSettings
 from focat.corpus.generated import contrapro_suite, voita_suite
@@ -32,7 +33,6 @@ from focat.evaluation.contrastive import Answer
 from focat.evaluation.disc import distance_of
 from focat.evaluation.metrics import parse_metrics
 from focat.evaluation.quality import Measures, evaluate, evaluation_record, write_evaluation
-from focat.evaluation.scoring import Rule
 from focat.evaluation.suites import ContextFiles, Form, Suite, contrapro_instances, read_suite, voita_instances
 from focat.evaluation.translating import translate_documents
 from focat.experiments.plan import LoadedPlan, SuitePlan, TestPlan
@@ -411,7 +411,7 @@ class SystemWork:
         if "losses" in self.plan.analyses:
             result["losses"] = of_system["losses"]["end"]
         words = ["focat", "analyse", _quoted(self.run_folder), "--split", self.plan.analyse]
-        words += ["--parts", ",".join(self.plan.analyses)]
+        words += ["--analyses", ",".join(self.plan.analyses)]
         words += [] if self.plan.analyse_sentences is None else ["--limit", str(self.plan.analyse_sentences)]
         return result, " ".join(words)
 
@@ -446,7 +446,7 @@ def _read_suite(name: str, planned: SuitePlan) -> Suite:
     return read_suite(planned.path, context)
 
 
-def _packed(found: list[Answer], rules: Sequence[Rule]) -> Record:
+def _packed(found: list[Answer], rules: Sequence[ScoringRule]) -> Record:
     """Whether each answer is right, and what it is about, in a character each."""
     phenomena = [(name, len(list(group))) for name, group in groupby(answer.instance.phenomenon for answer in found)]
     return {

@@ -7,10 +7,11 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from focat.choices import Correction
 from focat.evaluation.comparison import Finding, compare
 from focat.evaluation.disc import distance_of
 from focat.evaluation.metrics import Figure
-from focat.evaluation.significance import Correction, corrected
+from focat.evaluation.significance import corrected
 from focat.evaluation.systems import Answer, Column, System, columns_of_answers, figure_column
 from focat.experiments.paper import TITLES
 from focat.experiments.plan import Plan

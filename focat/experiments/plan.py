@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
+from focat.choices import ScoringRule, TargetContext
 from focat.config import Settings
 from focat.config.data import AnyCorpus, FilePath, Located, Section
 from focat.config.loading import merge, overridden, packaged, read_tree, validated
@@ -23,8 +24,6 @@ PLANS = Path(__file__).parent.parent / "plans"  # one file for each plan, part o
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]*")
 _GIVEN = re.compile(r"\{(\w+)\}")
 
-Rule = Literal["current-sum", "current-mean", "window-mean"]
-TargetContext = Literal["reuse", "regenerate", "none"]
 Analysis = Literal["attention", "losses"]
 ANALYSES: tuple[Analysis, ...] = ("attention", "losses")
 
@@ -147,7 +146,7 @@ class Plan(Section):
     """Checkpoints to average around the best; 0 uses the best alone."""
     suites: dict[Name, SuitePlan] = Field(default_factory=dict)
     """Contrastive suites, by name."""
-    rules: Annotated[tuple[Rule, ...], Field(min_length=1)] = ("current-sum", "window-mean")
+    rules: Annotated[tuple[ScoringRule, ...], Field(min_length=1)] = ("current-sum", "window-mean")
     """By which scores candidates are chosen; tables are built with each, `window-mean` being the authors'."""
     tests: dict[Name, TestPlan] = Field(default_factory=dict)
     """Test sets, by name."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -12,9 +12,8 @@ from rich.text import Text
 
 from focat.analysis.analyse import Analysis
 from focat.analysis.attention import ORDERS, STACKS
-from focat.options import one_of
+from focat.choices import AttentionDetail
 
-By = Literal["layer", "head"]
 _STACKS = {
     "encoder": "encoder self-attention",
     "decoder": "decoder self-attention",
@@ -26,12 +25,7 @@ _SHOWN_VALIDATIONS = 8
 _MISSING = "–"
 
 
-def parse_by(text: str | None) -> By | None:
-    """layer or head."""
-    return None if text is None else one_of("--by", text, get_args(By))
-
-
-def show_analysis(found: Analysis, by: By | None, console: Console) -> None:
+def show_analysis(found: Analysis, by: AttentionDetail | None, console: Console) -> None:
     """Every part that was asked for."""
     record = found.record()
     systems: dict[str, dict[str, Any]] = record["systems"]
@@ -83,7 +77,7 @@ class _Show:
             table.add_row(what, label, *cells, end_section=path.endswith(("share.cross", ".all")))
         self.show(table, "share: of the current sentence's attention, what stays on it; entropy in nats")
 
-    def attention_by(self, by: By) -> None:
+    def attention_by(self, by: AttentionDetail) -> None:
         """For each layer, or each head: share / entropy."""
         table = _table(f"Attention by {by}", "", by, *self.systems)
         for stack in STACKS:
@@ -220,7 +214,7 @@ def _by_phenomenon(
     return {group: _by_part([row for row in rows if (row["phenomenon"], row["distance"]) == group]) for group in groups}
 
 
-def _entries(stack: Mapping[str, Any], by: By) -> dict[str, str]:
+def _entries(stack: Mapping[str, Any], by: AttentionDetail) -> dict[str, str]:
     """share / entropy of each layer or head of a stack."""
     entries = {}
     for layer in stack["layers"]:

@@ -12,7 +12,7 @@ from typing import Any
 from focat.errors import FocatError
 from focat.evaluation.quality import reference_digest
 from focat.evaluation.suites import Instance, Suite
-from focat.evaluation.test_sets import SPLITS, documents_of
+from focat.evaluation.test_sets import TEST_SPLITS, documents_of
 from focat.reporting.gather import Record, ResultFile, Results, Trained
 
 _CONTEXT_SHOWN = 6  # sentences of a document around those in which translations differ
@@ -226,7 +226,7 @@ def _texts_of(
     """Sources and references from the corpora of a run, if they are those that were translated."""
     names = [file.system for file in files]
     for trained in (trained for trained in runs if trained.name in names):
-        for split in SPLITS:
+        for split in TEST_SPLITS:
             try:
                 documents = documents_of(trained.run, split)
             except FocatError:  # the run was copied here without its corpora

@@ -17,7 +17,7 @@ from focat.config import Settings
 from focat.corpus.text_files import Lines, is_blank
 from focat.errors import FocatError
 from focat.evaluation.quality import KIND as EVALUATION
-from focat.options import named
+from focat.files import split_name
 from focat.run import Run
 
 RESULTS = "results"  # the folder of a run where results are looked for
@@ -92,7 +92,7 @@ def open_runs(arguments: Iterable[str | Path]) -> list[Trained]:
     """Runs from `RUN` or `NAME=RUN`; one that is not named is called after its folder."""
     found: list[Trained] = []
     for argument in arguments:
-        name, path = named(argument)
+        name, path = split_name(argument)
         trained = Trained(name or path.resolve().name, Run.open(path))
         if any(other.name == trained.name for other in found):
             raise FocatError(f"{path}: there is another run called {trained.name}; name it, as in NAME={path}")
@@ -115,7 +115,7 @@ def gather(runs: Sequence[Trained], given: Sequence[str | Path] = ()) -> Results
             _sort(results, trained.name, path)
     alone = runs[0].name if len(runs) == 1 else None
     for argument in given:
-        name, path = named(argument)
+        name, path = split_name(argument)
         if not _sort(results, name or alone, path):
             raise FocatError(
                 f"{path}: is no result of `focat contrast`, `focat evaluate` or `focat analyse`; give a file "

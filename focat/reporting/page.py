@@ -14,9 +14,8 @@ from markupsafe import Markup, escape
 from focat._version import __version__
 from focat.errors import FocatError
 from focat.evaluation.suites import Suite
-from focat.files import write_atomic
+from focat.files import check_output_file, write_atomic
 from focat.hardware import hardware
-from focat.options import check_free
 from focat.progress import NULL_PROGRESS, Progress
 from focat.reporting.analyses import Part, analysis_parts, analysis_systems
 from focat.reporting.attention import AttentionView, attention_view, find_window, read_window
@@ -94,7 +93,7 @@ def write_report(
     Results are taken from `RUN/results/` and from `results` (`FILE` or `NAME=FILE`). `examples` are documents to show
     side by side, `suites` those that results are about, for their texts. `plots` is a folder for all plots as files.
     """
-    check_free(out, "--output", overwrite)
+    check_output_file(out, overwrite)
     report = make_report(runs, results, examples, suites, choices or Choices(), progress)
     if plots is not None:
         _write_plots(report.plots, plots, overwrite, progress)

@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Literal
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from focat.choices import AveragingRule
 from focat.errors import FocatError
 from focat.files import atomic_folder, write_json
 from focat.run import Run, read_weights
 
-Rule = Literal["closest", "next"]
-RULES: tuple[Rule, ...] = ("closest", "next")
 
-
-def parse_rule(text: str) -> Rule:
-    """A rule by its name."""
-    if text not in RULES:
-        raise FocatError(f"--rule {text}: there is no such rule; {' or '.join(RULES)}")
-    return text
-
-
-def choose(updates: list[int], best: int, count: int, rule: Rule) -> list[int]:
+def choose(updates: list[int], best: int, count: int, rule: AveragingRule) -> list[int]:
     """Which validated checkpoints to average, in order.
 
     `closest` (the paper): the `count` nearest to the best, itself included; of two equally near, the later one.
@@ -38,7 +28,7 @@ def choose(updates: list[int], best: int, count: int, rule: Rule) -> list[int]:
     return [updates[i] for i in sorted(nearest)]
 
 
-def average(run: Run, count: int = 5, rule: Rule = "closest") -> list[int]:
+def average(run: Run, count: int = 5, rule: AveragingRule = "closest") -> list[int]:
     """Write the average to the run's `averaged/`; returns the updates that went into it."""
     best_file = run.path / "best"
     if not best_file.exists():

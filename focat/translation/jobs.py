@@ -21,8 +21,7 @@ import zstandard
 
 from focat._version import __version__
 from focat.errors import FocatError
-from focat.files import atomic_file, disk_errors, sha256
-from focat.options import in_a_folder
+from focat.files import atomic_file, check_parent_folder, disk_errors, sha256
 from focat.progress import Progress
 from focat.translation.formats import InputLines, Part, Showing, format_of, parts_of
 from focat.translation.formats.lines import STDIN
@@ -66,7 +65,7 @@ class Job:
     def check(self) -> int | None:
         """Find what is wrong before any work is done; returns how many sentences there are, if that can be known."""
         if self.output != STDOUT:
-            in_a_folder(self.output)
+            check_parent_folder(self.output)
             if self.input != STDIN and self.output.exists() and self.output.samefile(self.input):
                 raise FocatError(f"{self.output}: is the input; give another -o")
             if self.output.exists() and not self.overwrite and not self.journal.exists():

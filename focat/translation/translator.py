@@ -11,8 +11,9 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, get_args
+from typing import Final
 
+from focat.choices import TargetContext
 from focat.config.schema import SearchSettings, WindowSettings
 from focat.corpus.tokenizer import Tokenizer
 from focat.corpus.vocabulary import END, SEPARATOR
@@ -20,12 +21,8 @@ from focat.decoding.engine import Searcher
 from focat.decoding.requests import Hypothesis, Request
 from focat.errors import FocatError
 from focat.model.transformer import Transformer
-from focat.options import one_of
 from focat.translation.chunks import Piece, pieces_of
 from focat.translation.result import Alternative, Translation, on_one_line
-
-ContextRule = Literal["regenerate", "reuse", "none"]
-CONTEXT_RULES: tuple[ContextRule, ...] = get_args(ContextRule)
 
 AHEAD = 1 << 16  # sentences read that have not come out yet: enough for many documents side by side
 _POOL = 4  # batches that are asked for together; not on a CPU where windows wait for each other
@@ -51,11 +48,6 @@ class _Over:
 
 
 _OVER: Final = _Over()
-
-
-def parse_context(text: str) -> ContextRule:
-    """A way to have target context, by its name."""
-    return one_of("--context", text, CONTEXT_RULES)
 
 
 def compute(_: Sequence[Request], answer: Callable[[], Answers]) -> Answers:
@@ -160,7 +152,7 @@ class Translator:
         tokenizer: Tokenizer,
         windows: WindowSettings,
         search: SearchSettings,
-        context: ContextRule = "reuse",
+        context: TargetContext = "reuse",
         constrained: bool = True,
         ahead: int = AHEAD,
     ) -> None:

@@ -59,7 +59,7 @@ def test_what_it_prints(workshop):
     said = workshop.analyse(workshop / "focused", "--by", "layer", "--windows", "1,4", "--trials", "100")
     for words in ("Attention by layer", "mean-then-entropy", "Losses per token", "Window sizes", "all context", "["):
         assert words in said
-    only = workshop.analyse(workshop / "focused", "--parts", "losses")
+    only = workshop.analyse(workshop / "focused", "--analyses", "losses")
     assert "Losses per token" in only
     assert "Attention" not in only
     assert "Window sizes" not in only
@@ -67,22 +67,24 @@ def test_what_it_prints(workshop):
 
 def test_the_validation_of_training_is_found_again(workshop):
     """The loss of the best checkpoint on the dev set is what training logged for it."""
-    end = workshop.record(workshop / "focused", "--split", "dev", "--parts", "losses")["systems"]["focused"]["losses"]
+    end = workshop.record(workshop / "focused", "--split", "dev", "--analyses", "losses")["systems"]["focused"][
+        "losses"
+    ]
     best = min(row["current"] for row in end["curves"]["validation"])
     assert end["end"]["smoothed"]["current"] == pytest.approx(best, rel=1e-4)
 
 
 def test_files_equal_the_split_they_were_made_from(workshop):
-    own = ["--source", workshop / "own.en", "--target", workshop / "own.de", "--parts", "attention,losses"]
+    own = ["--source", workshop / "own.en", "--target", workshop / "own.de", "--analyses", "attention,losses"]
     from_files = workshop.record(workshop / "focused", *own)
-    from_store = workshop.record(workshop / "focused", "--parts", "attention,losses")
+    from_store = workshop.record(workshop / "focused", "--analyses", "attention,losses")
     assert from_files["systems"] == from_store["systems"]
     assert from_files["corpus"]["sentences"] == from_store["corpus"]["sentences"]
 
 
 def test_documents_named_by_a_third_file(workshop, tmp_path):
     """The same documents, without the blank lines and with a name for each line."""
-    arguments: list[str | Path] = [workshop / "focused", "--parts", "losses"]
+    arguments: list[str | Path] = [workshop / "focused", "--analyses", "losses"]
     for language, option in (("en", "--source"), ("de", "--target")):
         documents = (workshop / f"own.{language}").read_text(encoding="utf-8").strip().split("\n\n")
         (tmp_path / f"own.{language}").write_text("\n".join(documents) + "\n", encoding="utf-8")
@@ -90,7 +92,7 @@ def test_documents_named_by_a_third_file(workshop, tmp_path):
     names = [f"talk-{i}" for i, document in enumerate(documents) for _ in document.split("\n")]
     (tmp_path / "own.ids").write_text("\n".join(names) + "\n", encoding="utf-8")
     by_name = workshop.record(*arguments, "--documents", tmp_path / "own.ids")
-    assert by_name["systems"] == workshop.record(workshop / "focused", "--parts", "losses")["systems"]
+    assert by_name["systems"] == workshop.record(workshop / "focused", "--analyses", "losses")["systems"]
     assert by_name["corpus"]["documents"] == 5
 
 
@@ -108,14 +110,14 @@ def test_runs_with_other_documents_are_not_compared(workshop, tmp_path):
 
 
 def test_limit_keeps_whole_documents(workshop):
-    record = workshop.record(workshop / "focused", "--parts", "losses", "--limit", "1")
+    record = workshop.record(workshop / "focused", "--analyses", "losses", "--limit", "1")
     assert record["corpus"]["documents"] == 1
     assert record["corpus"]["sentences"] > 1
 
 
 def test_bleu_by_size(workshop):
     record = workshop.record(
-        *(workshop / "focused", "--parts", "robustness", "--bleu", "--windows", "1,2", "--limit", "1")
+        *(workshop / "focused", "--analyses", "robustness", "--bleu", "--windows", "1,2", "--limit", "1")
     )
     robustness = record["systems"]["focused"]["robustness"]
     assert all(0 <= entry["bleu"] <= 100 for entry in robustness["sizes"])
@@ -127,12 +129,12 @@ def test_bleu_by_size(workshop):
     [
         (["nowhere"], "holds no run"),
         (["focused", "focused"], "given twice"),
-        (["focused", "--split", "train"], "--split train: choose test or dev"),
+        (["focused", "--split", "train"], "'train' is not one of 'test', 'dev'"),
         (["focused", "--source", "own.en"], "without --target"),
         (["focused", "--source", "none.en", "--target", "own.de"], "none.en: no such file"),
         (["focused", "--source", "own.en", "--target", "context.de"], "line"),
-        (["focused", "--parts", "loss"], "--parts loss: choose from attention, losses, robustness, context"),
-        (["focused", "--by", "word"], "--by word: choose layer or head"),
+        (["focused", "--analyses", "loss"], "--analyses loss: choose from attention, losses, robustness, context"),
+        (["focused", "--by", "word"], "'word' is not one of 'layer', 'head'"),
         (["focused", "--windows", "0"], "--windows 0"),
         (["focused", "--drop", "left"], "--drop left"),
         (["focused", "--suite", "pronouns.json"], "give --context-source and --context-target"),
@@ -158,4 +160,4 @@ def test_a_run_without_its_store(workshop, tmp_path):
         config.replace(str(workshop / "store"), str(tmp_path / "gone")), encoding="utf-8"
     )
     assert "give --source and --target" in workshop.analyse(moved, expect=2)
-    workshop.analyse(moved, "--parts", "losses", "--source", workshop / "own.en", "--target", workshop / "own.de")
+    workshop.analyse(moved, "--analyses", "losses", "--source", workshop / "own.en", "--target", workshop / "own.de")

@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from focat.analysis.contributions import contributions_of, drop, droppable, marked, parse_sides, without
+from focat.analysis.contributions import contributions_of, drop, droppable, marked, without
 from focat.analysis.phenomena import Question, effects_of
 from focat.analysis.systems import load_system
 from focat.config.schema import WindowSettings
 from focat.corpus.generated import contrapro_suite
 from focat.corpus.vocabulary import END, SEPARATOR
-from focat.errors import FocatError
 from focat.evaluation.scoring import score_texts
 from focat.evaluation.suites import contrapro_instances
 from focat.progress import NULL_PROGRESS
@@ -123,9 +122,6 @@ def test_what_can_be_dropped():
     assert droppable(WindowSettings(before=0), "both") == []
     assert droppable(WindowSettings(before=3, target_before=0), "target") == []
     assert droppable(WindowSettings(before=1, after=1), "both") == [1, -1, "all"]
-    assert parse_sides("target,both") == ["both", "target"]
-    with pytest.raises(FocatError, match="--drop"):
-        parse_sides("left")
 
 
 def test_phenomena_equal_windows_built_by_hand(workshop):

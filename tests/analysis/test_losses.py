@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from focat.analysis.losses import curves, losses_of
-from focat.analysis.robustness import parse_sizes, robustness_of
+from focat.analysis.robustness import robustness_of
 from focat.errors import FocatError
 from focat.progress import NULL_PROGRESS
 from focat.run import Run
@@ -74,14 +74,6 @@ def test_robustness_leaves_out_what_a_model_cannot_read():
     assert found.sizes == [2, 3]
     ahead = system(windows={"before": 1, "after": 1})
     assert robustness_of(ahead, split(4), [1, 2], [], "current-sum", None, NULL_PROGRESS).sizes == [2]
-
-
-def test_sizes():
-    assert parse_sizes("1,2,4") == [1, 2, 4]
-    assert parse_sizes("4, 1-3") == [1, 2, 3, 4]
-    for wrong in ("", "x", "0", "1-", "-2", "3-1", "1.5"):
-        with pytest.raises(FocatError, match="--windows"):
-            parse_sizes(wrong)
 
 
 def test_curves_are_what_was_logged(workshop):

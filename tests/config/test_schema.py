@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from focat.config import Settings
 from focat.config.loading import settings_schema
-from focat.config.schema import PRESETS, ModelSettings, WindowSettings
+from focat.config.schema import PRESETS, ModelSettings, SearchSettings, WindowSettings
 from focat.errors import FocatError
 
 # One line for each check that looks at more than one setting, with words of its message.
@@ -217,7 +217,14 @@ def test_windows_of_another_size(windows, size, expected):
     assert WindowSettings.model_validate(found.model_dump()) == found
 
 
-def test_windows_cannot_be_smaller_than_what_they_look_ahead():
-    with pytest.raises(FocatError, match="--window 1: this model looks 1 sentences ahead"):
+def test_windows_are_larger_than_the_context_after():
+    with pytest.raises(FocatError, match=r"window = 1: must be larger than windows.after, 1"):
         WindowSettings(before=1, after=1).of_size(1)
     assert str(WindowSettings(before=3, target_before=1)) == "4to2"
+
+
+def test_values_that_no_model_can_take() -> None:
+    with pytest.raises(FocatError, match=r"window = 9{20}: ask for 1,000 sentences at most"):
+        WindowSettings().of_size(10**20 - 1)
+    with pytest.raises(ValueError, match="less than or equal to 10"):
+        SearchSettings(length_penalty=300)  # a length to this power is no number any more

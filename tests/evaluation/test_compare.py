@@ -201,7 +201,7 @@ def test_what_cannot_be_compared(folder):
     assert "give two systems or more" in refused(folder, "compare", "base.jsonl")
     assert refused(folder, "compare", "base.jsonl", "none.jsonl") == "none.jsonl: no such file"
     two = ("compare", "base.jsonl", "focused.jsonl")
-    assert "choose holm, benjamini-hochberg or none" in refused(folder, *two, "--correction", "bonferroni")
+    assert "'bonferroni' is not one of 'holm'" in refused(folder, *two, "--correction", "bonferroni")
     assert "--by gender" in refused(folder, *two, "--by", "gender")
 
 

@@ -143,7 +143,7 @@ def test_own_context_and_what_translations_say(contrast_run, suites, tmp_path):
 def test_filling_what_is_missing_changes_windows(contrast_run, suites, tmp_path):
     outputs = []
     files = ["--json", "f.json", "--instances", "i", "--overwrite"]
-    for options in ([], ["--fill", "..."], ["--uneven", "source"]):
+    for options in ([], ["--pad-context", "..."], ["--missing-target", "source"]):
         focat(tmp_path, "contrast", contrast_run.path, *pronouns(suites), *options, *files)
         signature = json.loads((tmp_path / "f.json").read_text(encoding="utf-8"))["sections"][0]["signature"]
         outputs.append((signature.split("|")[6], (tmp_path / "i").read_text(encoding="utf-8")))
@@ -168,12 +168,15 @@ def test_source_context_alone(contrast_store, suites, tmp_path):
         (["--suite", "{contrapro}", "--context-folder", "x"], "x: no such folder"),
         (["--suite", "{deixis}", "--context-folder", "x"], "are for a suite like ContraPro"),
         (["--suite", "{deixis}", "--suite", "{deixis}"], "another suite is called deixis too"),
-        (["--suite", "{deixis}", "--rule", "mean"], "--rule mean: choose current-sum, current-mean or window-mean"),
-        (["--suite", "{deixis}", "--target-context", "all"], "choose gold, own or none"),
-        (["--suite", "{deixis}", "--uneven", "all"], "choose shorter or source"),
-        (["--suite", "{deixis}", "--precision", "int8"], "choose float32 or bfloat16"),
+        (
+            ["--suite", "{deixis}", "--rule", "mean"],
+            "'mean' is not one of 'current-sum', 'current-mean'",
+        ),
+        (["--suite", "{deixis}", "--target-context", "all"], "'all' is not one of 'gold', 'own', 'none'"),
+        (["--suite", "{deixis}", "--missing-target", "all"], "'all' is not one of 'shorter', 'source'"),
+        (["--suite", "{deixis}", "--precision", "int8"], "'int8' is not one of 'float32', 'bfloat16'"),
         (["--suite", "{deixis}", "--device", "abacus"], "--device abacus: cannot be used here"),
-        (["--suite", "{deixis}", "--instances", "{deixis}"], "exists; give another --instances, or --overwrite"),
+        (["--suite", "{deixis}", "--instances", "{deixis}"], "exists; give another file, or overwrite it"),
     ],
 )
 def test_what_a_user_can_mend_is_one_line(contrast_run, suites, tmp_path, options, message):

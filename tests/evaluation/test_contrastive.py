@@ -62,12 +62,12 @@ def instance(**changes):
         (Context(3, 3), ["B"], (["b"], ["B"])),  # as if the document began there
         (Context(3, 1), ["B"], (["a", "b"], ["B"])),  # nothing that the model would look for is missing
         (Context(3, 3), [], ([], [])),
-        (Context(3, 3, uneven="source"), ["B"], (["a", "b"], ["B"])),
-        (Context(3, 3, fill="..."), ["B"], (["...", "a", "b"], ["...", "...", "B"])),  # the authors'
+        (Context(3, 3, missing_target="source"), ["B"], (["a", "b"], ["B"])),
+        (Context(3, 3, pad_context="..."), ["B"], (["...", "a", "b"], ["...", "...", "B"])),  # the authors'
         (Context(3, 3, target="none"), ["A", "B"], ([], [])),
-        (Context(3, 3, target="none", uneven="source"), ["A", "B"], (["a", "b"], [])),
+        (Context(3, 3, target="none", missing_target="source"), ["A", "B"], (["a", "b"], [])),
         (Context(2, 0, target="none"), ["A", "B"], (["a", "b"], [])),
-        (Context(3, 3, target="none", uneven="source", fill="..."), ["B"], (["...", "a", "b"], [])),
+        (Context(3, 3, target="none", missing_target="source", pad_context="..."), ["B"], (["...", "a", "b"], [])),
     ],
 )
 def test_which_context_is_given(context, target, expected):

@@ -168,7 +168,7 @@ def test_without_corpora_the_store_knows_the_test_set(run, tmp_path):
 
 
 def test_what_a_user_can_do_wrong_with_a_run(run, tmp_path):
-    assert "choose test or dev" in refused(tmp_path, "evaluate", run, "--split", "train")
-    assert "choose regenerate, reuse or none" in refused(tmp_path, "evaluate", run, "--context", "own")
+    assert "'train' is not one of 'test', 'dev'" in refused(tmp_path, "evaluate", run, "--split", "train")
+    assert "'own' is not one of 'regenerate', 'reuse', 'none'" in refused(tmp_path, "evaluate", run, "--context", "own")
     assert "--source" in refused(tmp_path, "evaluate", run, "--reference", "ref.de")
     assert "not installed" in refused(tmp_path, "evaluate", run, "--metrics", "comet", FOCAT_COMET_ENV="/nowhere")

@@ -113,9 +113,9 @@ def test_windows_that_are_too_long_lose_context(contrast_run):
         ("a\nb\n", "A\n", [], "t.de has 1 lines but s.en has 2"),
         ("a\n\nb\n", "A\nX\nB\n", [], "s.en, line 2: is blank, but t.de has a sentence there"),
         ("\n", "\n", [], "s.en: holds no sentence"),
-        ("a\n", "A\n", ["--format", "xml"], "--format xml: choose tsv or jsonl"),
-        ("a\n", "A\n", ["-o", "s.en"], "s.en: exists; give another --output, or --overwrite"),
-        ("a\n", "A\n", ["--with", "nowhere"], "nowhere: holds no run"),
+        ("a\n", "A\n", ["--format", "xml"], "Invalid value for '--format': 'xml' is not one of 'tsv', 'jsonl'"),
+        ("a\n", "A\n", ["-o", "s.en"], "s.en: exists; give another file, or overwrite it"),
+        ("a\n", "A\n", ["--ensemble", "nowhere"], "nowhere: holds no run"),
     ],
 )
 def test_what_a_user_can_mend_is_one_line(contrast_run, tmp_path, source, target, options, message):

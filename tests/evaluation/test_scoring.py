@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from focat.choices import SCORING_RULES
 from focat.corpus.generated import contrapro_suite, voita_suite
 from focat.corpus.vocabulary import END, SEPARATOR
-from focat.errors import FocatError
 from focat.evaluation.contrastive import Context, group_of
 from focat.evaluation.prefix_scoring import Group, score_groups
-from focat.evaluation.scoring import RULES, Scores, parse_rule, score_texts, sums
+from focat.evaluation.scoring import Scores, score_texts, sums
 from focat.evaluation.suites import contrapro_instances, voita_instances
 from focat.windows.batch import PaddedSequences
 from focat.windows.segments import segments_of
@@ -36,7 +36,7 @@ def generated_groups(tokenizer, context=None):
 
 
 def assert_same(found, expected, within):
-    for rule in RULES:
+    for rule in SCORING_RULES:
         np.testing.assert_allclose(found.by(rule), expected.by(rule), rtol=0, atol=within)
     assert found.current_tokens.tolist() == expected.current_tokens.tolist()
     assert found.context_tokens.tolist() == expected.context_tokens.tolist()
@@ -135,12 +135,6 @@ def test_bfloat16_is_close(system):
     exact, rough = (score_groups(model, tokenizer, groups, precision) for precision in ("float32", "bfloat16"))
     assert not np.array_equal(exact.current, rough.current)
     np.testing.assert_allclose(rough.by("current-mean"), exact.by("current-mean"), rtol=0.1)
-
-
-def test_rules_by_name():
-    assert parse_rule("window-mean") == "window-mean"
-    with pytest.raises(FocatError, match="choose current-sum, current-mean or window-mean"):
-        parse_rule("mean")
 
 
 def test_scores_of_a_candidate_do_not_depend_on_the_others(system):

@@ -293,7 +293,7 @@ def test_refused(shop, tmp_path):
 
     assert "holds no run" in no("suites")
     assert "there is another run called base; name it, as in NAME=base" in no("base", "base")
-    assert "page.html: exists; give another --output, or --overwrite" in no("base", "-o", "page.html")
+    assert "page.html: exists; give another file, or overwrite it" in no("base", "-o", "page.html")
     assert "nowhere/page.html: there is no folder nowhere" in no("base", "-o", "nowhere/page.html")
     out = ["-o", tmp_path / "page.html"]
     assert "nothing.json" in no("base", *out, "--results", "nothing.json")

@@ -117,13 +117,13 @@ class TestOutput:
 
     def test_ensemble(self, desk: Desk, run: Run, runs: Path) -> None:
         other = tiny_run(runs, seed=2)
-        desk.translate("--with", str(other.path), "-o", "both.txt")
+        desk.translate("--ensemble", str(other.path), "-o", "both.txt")
         desk.translate("-o", "one.txt")
         assert (
             desk.read("both.txt") == focat.load([run.path, other.path], "cpu").translate(TEXT) != desk.read("one.txt")
         )
         stranger = tiny_run(runs, vocabulary=380)
-        said = desk.translate("--with", str(stranger.path), expect=2)
+        said = desk.translate("--ensemble", str(stranger.path), expect=2)
         assert said == (
             f"focat: {stranger.path}: its source vocabulary is not that of {run.path}; "
             "an ensemble needs runs that were trained on the same token store\n"
@@ -174,7 +174,10 @@ class TestMistakes:
         ("arguments", "problem"),
         [
             (["--format", "docx"], "--format docx: there is no such format; text, jsonl, srt, vtt"),
-            (["--context", "magic"], "--context magic: choose regenerate, reuse or none"),
+            (
+                ["--context", "magic"],
+                "'magic' is not one of 'regenerate', 'reuse', 'none'",
+            ),
             (["--nbest", "9"], "nbest is 9 but only 2 hypotheses are kept: set beam to 9"),
             (["--format", "srt", "--scores"], "--format srt: a cue has no place for --scores or --nbest"),
             (["--format", "srt"], "in.txt: has no line like"),
@@ -185,7 +188,7 @@ class TestMistakes:
             (["-o", "nowhere/out"], "there is no folder nowhere"),
             (["-o", "/"], "/: a folder, where a file was expected"),
             (["--device", "abacus"], "--device abacus: cannot be used here"),
-            (["--with", "nothing"], "nothing: holds no run"),
+            (["--ensemble", "nothing"], "nothing: holds no run"),
             (["--top-p", "2"], "top_p: Input should be less than or equal to 1"),
         ],
     )

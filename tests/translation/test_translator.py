@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import focat
 from focat.api import Model
+from focat.choices import TARGET_CONTEXTS
 from focat.corpus.generated import generate
 from focat.corpus.tokenizer import Tokenizer
 from focat.corpus.vocabulary import END, SEPARATOR
@@ -25,7 +26,6 @@ from focat.run import Run
 from focat.translation.chunks import pieces_of
 from focat.translation.result import Translation
 from focat.translation.translator import (
-    CONTEXT_RULES,
     Answers,
     Candidate,
     Translator,
@@ -96,7 +96,7 @@ class TestAlignment:
     @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(documents=st.lists(st.lists(strange, max_size=4), max_size=3), data=st.data())
     def test_one_for_one(self, documents: list[list[str]], data: st.DataObject, model: Model) -> None:
-        context = data.draw(st.sampled_from(CONTEXT_RULES))
+        context = data.draw(st.sampled_from(TARGET_CONTEXTS))
         constrained = data.draw(st.booleans())
         translator = model.translator(context=context, constrained=constrained, beam=1, max_length_offset=2)
         found = list(translator.translate(documents))
@@ -166,7 +166,7 @@ class TestWindows:
             ["One."], ["Two."], ["Three."], ["Four."], ["Five."],
         ]  # fmt: skip
         to_one = loaded(tiny_run(runs, windows={"before": 2, "target_before": 0}))
-        for context in CONTEXT_RULES:
+        for context in TARGET_CONTEXTS:
             requests = asked(to_one.translator(context=context), self.LINES)
             assert [len(texts(model.tokenizer, request.source)) for request in requests] == [1, 2, 3, 3, 1]
             assert {request.sentences for request in requests} == {1}

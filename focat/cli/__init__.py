@@ -1,0 +1,106 @@
+"""The command line: one thin function per command; what a command needs is imported when it runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from focat._version import __version__
+from focat.cli import analyse, data, experiments, measure, quality, system, training, translate
+from focat.errors import FocatError, ParameterError
+
+app = typer.Typer(
+    name="focat",
+    help="Context-aware machine translation by focused concatenation: prepare, train, measure, translate.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "demo": experiments.demo_command,
+    "config": data.config_command,
+    "prepare": data.prepare_command,
+    "inspect": data.inspect_command,
+    "train": training.train_command,
+    "average": training.average_command,
+    "translate": translate.translate_command,
+    "contrast": measure.contrast_command,
+    "score": measure.score_command,
+    "evaluate": quality.evaluate_command,
+    "compare": quality.compare_command,
+    "analyse": analyse.analyse_command,
+    "reproduce": experiments.reproduce_command,
+    "report": experiments.report_command,
+    "doctor": system.doctor_command,
+}
+for _name, _function in _COMMANDS.items():
+    app.command(_name)(_function)
+
+
+def main() -> None:
+    """Run a command. What a user can mend is one line on standard error and exit code 2."""
+    command = typer.main.get_command(app)
+    options: dict[str, str] = {}  # the options of the command that runs, by parameter
+    try:
+        with command.make_context("focat", sys.argv[1:]) as context:
+            options = _options_of(command, sys.argv[1:2])
+            command.invoke(context)
+        sys.exit(0)
+    except typer.Exit as done:
+        sys.exit(done.exit_code)
+    except ParameterError as error:
+        print(f"focat: {error.with_name(options.get(error.parameter))}", file=sys.stderr)
+        sys.exit(2)
+    except FocatError as error:
+        print(f"focat: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of our output has closed it, as `| head` does
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            os.dup2(nowhere, stream.fileno())  # or the interpreter would flush into the closed pipe at exit
+        sys.exit(0)
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # errors of typer about arguments have it
+            raise
+        _usage_error(error)
+
+
+def _options_of(command: Any, arguments: list[str]) -> dict[str, str]:
+    """The longest flag of each parameter of the sub-command that is called."""
+    called = command.commands.get(arguments[0]) if arguments else None
+    flags = {p.name: [flag for flag in p.opts if flag.startswith("--")] for p in called.params} if called else {}
+    return {name: max(choices, key=len) for name, choices in flags.items() if choices}
+
+
+def _usage_error(error: Any) -> NoReturn:
+    """One line about wrong arguments; for a command without any, its help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+    else:
+        context = getattr(error, "ctx", None)
+        where = "" if context is None else f"; see `{context.command_path} --help`"
+        message = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
+        print(f"focat: {message}{where}", file=sys.stderr)
+    sys.exit(error.exit_code)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"focat {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = (
+        False
+    ),
+) -> None:
+    pass

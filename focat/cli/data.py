@@ -1,0 +1,76 @@
+"""Commands about settings and corpora: config, prepare, inspect."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from focat.cli.options import ConfigFile, JsonFile, Overrides, Quiet, progress_shown, write_figures
+
+
+def config_command(
+    config: Annotated[
+        Path | None,
+        typer.Argument(metavar="[CONFIG]", help="Settings file (YAML); the defaults if not given."),
+    ] = None,
+    overrides: Overrides = None,
+    schema: Annotated[bool, typer.Option("--schema", help="Write a JSON schema of settings files, for editors.")] = (
+        False
+    ),
+    reference: Annotated[bool, typer.Option("--reference", help="Write about every setting, as Markdown.")] = False,
+) -> None:
+    """Show the settings that a file and overrides amount to, or the schema of all settings."""
+    from focat.config import Settings, dump_settings, load_settings
+    from focat.config.loading import settings_schema
+    from focat.config.reference import settings_reference
+
+    if reference:
+        print(settings_reference(), end="")
+    elif schema:
+        print(json.dumps(settings_schema(), indent=2, ensure_ascii=False))
+    else:
+        print(dump_settings(load_settings(config, overrides or ()) if config else Settings()), end="")
+
+
+def prepare_command(
+    config: ConfigFile,
+    overrides: Overrides = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a store made from other settings.")] = False,
+    quiet: Quiet = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Make a token store: read and clean the corpora, train the tokenizer, encode everything."""
+    from focat.config import load_settings
+    from focat.corpus.prepare import prepare
+    from focat.corpus.store import counts_line
+
+    settings = load_settings(config, overrides or ()).data
+    manifest = prepare(settings, progress_shown(quiet), overwrite)
+    for name, split in manifest["splits"].items():
+        print(f"{name}: {counts_line(split)}")
+    print(f"next: focat inspect {settings.store}")
+    write_figures(json_file, manifest)
+
+
+def inspect_command(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder that `focat prepare` filled.")],
+    split: Annotated[str, typer.Option(help="Which split to look into.")] = "train",
+    windows: Annotated[int, typer.Option(min=0, help="How many windows to show.")] = 3,
+    before: Annotated[int, typer.Option(min=0, help="Context sentences in front of the current one.")] = 3,
+    after: Annotated[int, typer.Option(min=0, help="Context sentences behind the current one.")] = 0,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the windows as a picture.")] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Look into a token store: counts, lengths, suspicious pairs, and windows coloured by segment."""
+    from focat.analysis.inspection import draw_windows, inspect_split, show_inspection
+    from focat.config.schema import WindowSettings
+    from focat.corpus.store import Store
+
+    found = inspect_split(Store(store), split, WindowSettings(before=before, after=after), windows)
+    show_inspection(found)
+    if svg is not None:
+        draw_windows(found, svg)
+    write_figures(json_file, found.figures)

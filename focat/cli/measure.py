@@ -1,0 +1,143 @@
+"""Commands that score with a system: contrast, score."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from focat.choices import MissingTarget, ScoreFormat, SuiteContext
+from focat.cli.options import (
+    ContextSource,
+    ContextTarget,
+    DeviceName,
+    EnsembleRuns,
+    JsonFile,
+    PrecisionOption,
+    Quiet,
+    RuleOption,
+    RunFolder,
+    WindowSize,
+    progress_shown,
+    write_figures,
+)
+
+
+def contrast_command(
+    run: RunFolder,
+    suite: Annotated[
+        list[Path],
+        typer.Option(metavar="FILE", help="A suite: Voita et al., ContraPro and its relatives, JSONL. Repeatable."),
+    ],
+    context_source: ContextSource = None,
+    context_target: ContextTarget = None,
+    context_folder: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Or the folder of documents that its context is in.")
+    ] = None,
+    rule: RuleOption = "current-sum",
+    target_context: Annotated[
+        SuiteContext, typer.Option(help="gold (the suite's), own (the model's translation of it) or none.")
+    ] = "gold",
+    window: WindowSize = None,
+    missing_target: Annotated[
+        MissingTarget,
+        typer.Option(help="Where target context is missing: shorter windows, or keep all of the source."),
+    ] = "shorter",
+    pad_context: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What stands in for missing sentences; the paper has '...'.")
+    ] = None,
+    detokenise: Annotated[
+        bool, typer.Option("--detokenise", help="Undo the suite's tokenisation (Voita et al.).")
+    ] = False,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case the suite.")] = False,
+    translate: Annotated[
+        bool, typer.Option("--translate", help="Also translate, and see whether the right word is produced.")
+    ] = False,
+    instances: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the answer to each instance, as JSONL.")
+    ] = None,
+    precision: PrecisionOption = "float32",
+    device: DeviceName = "auto",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --instances.")] = False,
+    quiet: Quiet = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Measure what context is for: how often a system prefers the right translation, by phenomenon and distance."""
+    from rich.console import Console
+
+    from focat.evaluation.contrast_report import figures, instance_lines, sections, show
+    from focat.evaluation.contrast_run import Asking, ask, suites_for
+    from focat.evaluation.suites import Form
+    from focat.files import check_output_file, write_atomic
+    from focat.hardware import device_named
+    from focat.run import Run
+
+    asking = Asking(
+        rule,
+        target_context,
+        window,
+        missing_target,
+        pad_context,
+        Form(detokenise, lowercase),
+        precision,
+        translate,
+    )
+    check_output_file(instances, overwrite)
+    opened = Run.open(run)
+    suites = suites_for(suite, opened, window, context_source, context_target, context_folder)
+    results, setup = ask(opened, suites, asking, device_named(device), progress_shown(quiet))
+    found = sections(results, setup)
+    if instances is not None:
+        write_atomic(instances, instance_lines(results, setup.rule))
+    show(found, setup.rule, Console(highlight=False))
+    write_figures(json_file, figures(results, found, setup))
+
+
+def score_command(
+    run: RunFolder,
+    source: Annotated[
+        Path, typer.Argument(metavar="SOURCE", help="Sentences, one to a line; a blank line ends a document.")
+    ],
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="Their translations, line for line.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where to write; standard output if not given."),
+    ] = None,
+    format: Annotated[
+        ScoreFormat | None,
+        typer.Option(help="jsonl has every token; by the end of the output's name if not given."),
+    ] = None,
+    ensemble: EnsembleRuns = None,
+    window: WindowSize = None,
+    precision: PrecisionOption = "float32",
+    device: DeviceName = "auto",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output.")] = False,
+    quiet: Quiet = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Score translations, each sentence after its context: log-probabilities of sentences and of their tokens."""
+    from focat.api import load
+    from focat.evaluation.document_scores import read_pairs, score_lines, summary
+    from focat.files import check_output_file, write_atomic
+
+    check_output_file(output, overwrite)
+    pairs = read_pairs(source, target)
+    progress = progress_shown(quiet)
+    model = load([run, *(ensemble or [])], device)
+    scored = model.score_pairs(pairs, window, precision, progress)
+    by_name = "jsonl" if output is not None and output.suffix == ".jsonl" else "tsv"
+    lines = score_lines(scored, format or by_name)
+    if output is None:
+        for line in lines:
+            print(line)
+    else:
+        write_atomic(output, "".join(line + "\n" for line in lines))
+    found = summary(scored) | {"signature": model.score_signature(window, precision)}
+    progress.log(
+        f"{found['sentences']:,} sentences of {found['documents']:,} documents: log-probability "
+        f"{found['per_sentence']:.4f} per sentence, {found['per_token']:.4f} per token, perplexity "
+        f"{found['perplexity']:.3f}" + (f"; {found['shortened']:,} lost context" if found["shortened"] else "")
+    )
+    progress.log(found["signature"])
+    write_figures(json_file, found)

@@ -1,0 +1,100 @@
+"""Arguments and options that several commands share, and how their text is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from focat.choices import Precision, ScoringRule, TargetContext
+from focat.errors import ParameterError
+from focat.files import check_parent_folder
+
+if TYPE_CHECKING:
+    from focat.progress import Progress
+
+Name = TypeVar("Name", bound=str)
+
+ConfigFile = Annotated[
+    Path, typer.Argument(metavar="CONFIG", help="Settings file (YAML), or a recipe such as focat:s4to4.")
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Settings to override, as in windows.before=3."),
+]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder that `focat train` made.")]
+JsonFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--json", metavar="FILE", callback=check_parent_folder, help="Also write the figures to a file, as JSON."
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+DeviceName = Annotated[str, typer.Option(metavar="DEVICE", help="auto, cpu, cuda or cuda:1.")]
+EnsembleRuns = Annotated[
+    list[Path] | None,
+    typer.Option("--ensemble", metavar="RUN", help="Another run, to average probabilities with. Repeatable."),
+]
+WindowSize = Annotated[int | None, typer.Option(min=1, help="Sentences in a window; as in training if not given.")]
+ContextOption = Annotated[
+    TargetContext | None,
+    typer.Option(help="Target context: reuse (our own translations), regenerate (the paper) or none."),
+]
+Unconstrained = Annotated[
+    bool,
+    typer.Option("--unconstrained", help="Let a window have any number of sentences, and keep the last (paper)."),
+]
+Beam = Annotated[int | None, typer.Option(min=1, help="Hypotheses kept at each step; 1 is greedy.")]
+ContextSource = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Source context of a suite like ContraPro, as text.")
+]
+ContextTarget = Annotated[Path | None, typer.Option(metavar="FILE", help="Its target context, as text.")]
+RuleOption = Annotated[
+    ScoringRule, typer.Option(help="Score of a candidate; window-mean is the rule of the paper's authors.")
+]
+DocumentNames = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The document of each line; else a blank line ends one.")
+]
+TrialSeed = Annotated[int, typer.Option(min=0, help="Seed of the random trials.")]
+PrecisionOption = Annotated[Precision, typer.Option(help="bfloat16 is faster on GPUs, and less exact.")]
+
+
+def progress_shown(quiet: bool) -> Progress:
+    """Progress on standard error, or none."""
+    from focat.progress import NULL_PROGRESS, Progress
+
+    return NULL_PROGRESS if quiet else Progress()
+
+
+def write_figures(path: Path | None, content: Any) -> None:
+    """Write the file of `--json`, if there is to be one."""
+    if path is not None:
+        from focat.files import write_json
+
+        write_json(path, content)
+
+
+def names_between_commas(parameter: str, text: str, choices: Sequence[Name]) -> list[Name]:
+    """Read a list such as `attention,losses`; the result is in the order of the choices."""
+    given = [part.strip() for part in text.split(",") if part.strip()]
+    for part in given:
+        if part not in choices:
+            raise ParameterError(parameter, part, f"choose from {', '.join(choices)}")
+    if not given:
+        raise ParameterError(parameter, text, f"is empty; choose from {', '.join(choices)}")
+    return [name for name in choices if name in given]
+
+
+def window_sizes(parameter: str, text: str) -> list[int]:
+    """Read window sizes: numbers between commas, and ranges, as in `1,2,4` and `1-6`."""
+    sizes: set[int] = set()
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        first, dash, last = part.partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise ParameterError(parameter, text, f"{part!r} is no window size; give sizes such as 1,2,4 or 1-6")
+        sizes |= set(range(int(first), int(last if dash else first) + 1))
+    if not sizes or min(sizes) < 1 or max(sizes) > 1000:
+        raise ParameterError(parameter, text, "give window sizes from 1 to 1000, such as 1,2,4 or 1-6")
+    return sorted(sizes)

@@ -1,0 +1,144 @@
+"""Commands about the quality of translations: evaluate, compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from focat.choices import Correction, SignificanceTest, TestSplit
+from focat.cli.options import (
+    Beam,
+    ContextOption,
+    DeviceName,
+    DocumentNames,
+    JsonFile,
+    Quiet,
+    TrialSeed,
+    Unconstrained,
+    WindowSize,
+    progress_shown,
+    write_figures,
+)
+from focat.errors import FocatError
+
+
+def evaluate_command(
+    run: Annotated[Path | None, typer.Argument(metavar="[RUN]", help="A run that translates the test set.")] = None,
+    hypothesis: Annotated[Path | None, typer.Option(metavar="FILE", help="Translations that exist already.")] = None,
+    reference: Annotated[Path | None, typer.Option(metavar="FILE", help="What they are compared with.")] = None,
+    source: Annotated[Path | None, typer.Option(metavar="FILE", help="What is translated; COMET reads it.")] = None,
+    documents: DocumentNames = None,
+    split: Annotated[TestSplit, typer.Option(help="Of what the run was prepared from.")] = "test",
+    context: ContextOption = None,
+    unconstrained: Unconstrained = False,
+    window: WindowSize = None,
+    beam: Beam = None,
+    device: DeviceName = "auto",
+    metrics: Annotated[str, typer.Option(help="Of bleu, chrf, chrf++, ter and comet.")] = "bleu,chrf,ter",
+    fragments: Annotated[int | None, typer.Option(min=2, help="Also score lines of so many sentences.")] = None,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case both sides, not for COMET.")] = False,
+    tokenize: Annotated[str | None, typer.Option(help="sacrebleu's tokenizer for BLEU; 13a if not given.")] = None,
+    comet_model: Annotated[str, typer.Option(help="A COMET model's name, or its .ckpt file.")] = (
+        "Unbabel/wmt22-comet-da"
+    ),
+    comet_context: Annotated[int, typer.Option(min=0, help="Sentences that doc-COMET reads along.")] = 0,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Keep translations.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --output.")] = False,
+    quiet: Quiet = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Measure translations: BLEU, chrF, TER and COMET, of sentences and of documents."""
+    from rich.console import Console
+
+    from focat.evaluation.metrics import check_tokenize, parse_metrics
+    from focat.evaluation.quality import (
+        Measures,
+        evaluate,
+        evaluation_record,
+        read_texts,
+        show_evaluation,
+        write_evaluation,
+        write_translations,
+    )
+    from focat.files import check_output_file
+
+    if (run is None) == (hypothesis is None):
+        raise FocatError("evaluate: give either a RUN that translates, or --hypothesis with translations")
+    if reference is None and (hypothesis or source):
+        raise FocatError("evaluate: give the file to compare with, --reference")
+    if documents is not None and reference is None:
+        raise FocatError("evaluate: --documents goes with --reference")
+    if run and reference and source is None:
+        raise FocatError(f"evaluate: give the file that {run} is to translate into {reference}, --source")
+    measures = Measures(
+        parse_metrics(metrics), fragments, lowercase, tokenize, comet_model=comet_model, comet_context=comet_context
+    )
+    check_tokenize(tokenize)
+    measures.check(source is not None or run is not None)
+    check_output_file(output, overwrite)
+    progress = progress_shown(quiet)
+    if run is not None:
+        from focat.api import load
+        from focat.corpus.readers import read_documents
+        from focat.evaluation.test_sets import corpus_of_files, documents_of
+        from focat.evaluation.translating import translate_documents
+
+        model = load(run, device)
+        if source is not None and reference is not None:
+            chosen = list(read_documents(corpus_of_files(source, reference, documents)))
+        else:
+            chosen = documents_of(model.runs[0], split, progress)
+        texts, made = translate_documents(
+            model, chosen, progress, context=context, constrained=not unconstrained, window=window, beam=beam
+        )
+        system = run.resolve().name
+    elif hypothesis is not None and reference is not None:
+        texts, made = read_texts(hypothesis, reference, source, documents), None
+        system = hypothesis.stem
+    if output is not None:
+        write_translations(output, texts.hypotheses)
+    figures = evaluate(texts, measures, progress)
+    show_evaluation(system, texts, figures, Console(highlight=False))
+    if json_file is not None:
+        write_evaluation(json_file, evaluation_record(system, texts, figures, made))
+
+
+def compare_command(
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="[NAME=]FILE...", help="Results of systems, the baseline first; equal names are one."),
+    ],
+    reference: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The files are translations; this is what they should be.")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(help="Columns of a suite: phenomenon, distance, suite, or a label of its instances.")
+    ] = None,
+    all_pairs: Annotated[bool, typer.Option("--all-pairs", help="Not only against the first.")] = False,
+    test: Annotated[SignificanceTest, typer.Option(help="For BLEU, chrF, TER, Disc_avg.")] = "randomisation",
+    correction: Annotated[Correction, typer.Option(help="For multiple comparisons.")] = "holm",
+    trials: Annotated[int, typer.Option(min=1, help="Of randomisation and permutation.")] = 10_000,
+    resamples: Annotated[int, typer.Option(min=2, help="Of the bootstrap.")] = 1_000,
+    seed: TrialSeed = 12345,
+    metrics: Annotated[str, typer.Option(help="With --reference: of bleu, chrf, chrf++ and ter.")] = "bleu,chrf,ter",
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="With --reference: lower-case both.")] = False,
+    quiet: Quiet = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Compare systems: is the difference more than chance, and how large is it?"""
+    from rich.console import Console
+
+    from focat.evaluation.comparison import compare, show_comparison
+    from focat.evaluation.metrics import parse_metrics
+    from focat.evaluation.quality import Measures
+    from focat.evaluation.systems import read_systems
+
+    progress = progress_shown(quiet)
+    measures = Measures(parse_metrics(metrics), lowercase=lowercase)
+    measures.check(has_source=False)
+    systems = read_systems(files, progress, measures, reference, by)
+    found = compare(systems, progress, all_pairs, test, correction, trials, resamples, seed)
+    show_comparison(found, Console(highlight=False))
+    write_figures(json_file, found.record())

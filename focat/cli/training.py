@@ -1,0 +1,44 @@
+"""Commands that make weights: train, average."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from focat.choices import AveragingRule
+from focat.cli.options import ConfigFile, JsonFile, Overrides, Quiet, RunFolder, progress_shown, write_figures
+
+
+def train_command(
+    config: ConfigFile, overrides: Overrides = None, quiet: Quiet = False, json_file: JsonFile = None
+) -> None:
+    """Train a system, or go on with training; `torchrun … -m focat train …` uses many GPUs."""
+    from dataclasses import asdict
+
+    from focat.config import load_settings
+    from focat.training.trainer import Interrupted, train
+
+    progress = progress_shown(quiet)
+    try:
+        state = train(load_settings(config, overrides or ()), progress)
+    except Interrupted as stopped:
+        progress.log(str(stopped))
+        raise typer.Exit(stopped.exit_code) from None
+    write_figures(json_file, asdict(state))
+
+
+def average_command(
+    run: RunFolder,
+    count: Annotated[int, typer.Option(min=1, help="How many checkpoints to average.")] = 5,
+    rule: Annotated[
+        AveragingRule,
+        typer.Option(help="closest: those nearest to the best (the paper); next: the best and those after it."),
+    ] = "closest",
+) -> None:
+    """Average the weights of checkpoints around the best one."""
+    from focat.run import Run
+    from focat.training.averaging import average
+
+    chosen = average(Run.open(run), count, rule)
+    print(f"{run}/averaged: the mean of {len(chosen)} checkpoints: {', '.join(map(str, chosen))}")

@@ -1,0 +1,95 @@
+"""The command that translates documents."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from focat.cli.options import (
+    Beam,
+    ContextOption,
+    DeviceName,
+    EnsembleRuns,
+    JsonFile,
+    Quiet,
+    RunFolder,
+    Unconstrained,
+    WindowSize,
+    progress_shown,
+    write_figures,
+)
+from focat.errors import FocatError
+
+
+def translate_command(
+    run: RunFolder,
+    input: Annotated[Path, typer.Argument(metavar="INPUT", help="File to translate; - is standard input.")] = Path("-"),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write; standard output if not given.")
+    ] = Path("-"),
+    format: Annotated[
+        str | None, typer.Option(help="text, jsonl, srt or vtt; by the end of the file's name if not given.")
+    ] = None,
+    split: Annotated[bool, typer.Option("--split", help="The input is running text: cut it into sentences.")] = False,
+    context: ContextOption = None,
+    unconstrained: Unconstrained = False,
+    window: WindowSize = None,
+    ensemble: EnsembleRuns = None,
+    beam: Beam = None,
+    length_penalty: Annotated[
+        float | None, typer.Option(min=0, help="Scores are divided by length to this power.")
+    ] = None,
+    nbest: Annotated[int | None, typer.Option(min=1, help="Translations to show of each sentence.")] = None,
+    scores: Annotated[bool, typer.Option("--scores", help="Show the score of each translation.")] = False,
+    sample: Annotated[bool, typer.Option("--sample", help="Draw translations at random by their probability.")] = False,
+    temperature: Annotated[float | None, typer.Option(help="With --sample: below 1 is less daring.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="With --sample: draw from the likeliest of this mass.")] = None,
+    seed: Annotated[int | None, typer.Option(help="With --sample: another seed is another draw.")] = None,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="On a CPU: twice as fast with eight-bit integers, a little less exact.")
+    ] = False,
+    batch_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of a batch.")] = None,
+    device: DeviceName = "auto",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output.")] = False,
+    quiet: Quiet = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Translate documents, each sentence in its context, one line for each line; resumes by itself if interrupted."""
+    from dataclasses import asdict
+
+    from focat.api import load
+
+    for path in (input, output):
+        if json_file is not None and json_file.resolve() == path.resolve():
+            raise FocatError(f"--json {json_file}: is the {'input' if path == input else 'output'}; give another file")
+    # where progress would run into the translation
+    to_terminal = output == Path("-") and sys.stdout is not None and sys.stdout.isatty()
+    typed = input == Path("-") and sys.stdin is not None and sys.stdin.isatty()
+    if typed:
+        print("Type one sentence to a line; a blank line begins another document, Ctrl-D ends.", file=sys.stderr)
+    figures = load([run, *(ensemble or [])], device).translate_file(
+        input,
+        output,
+        format,
+        split,
+        scores,
+        overwrite,
+        progress_shown(quiet or to_terminal),
+        context=context,
+        constrained=not unconstrained,
+        window=window,
+        ahead=1 if typed else None,
+        beam=beam,
+        length_penalty=length_penalty,
+        nbest=nbest,
+        sample=sample or None,
+        temperature=temperature,
+        top_p=top_p,
+        seed=seed,
+        int8=int8 or None,
+        batch_tokens=batch_tokens,
+    )
+    write_figures(json_file, asdict(figures))

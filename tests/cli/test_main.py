@@ -1,0 +1,75 @@
+"""The command line as a whole: help, version, what it imports, and one line for what cannot be."""
+
+import subprocess
+import sys
+
+import pytest
+
+from focat._version import __version__
+from focat.cli import app
+from tests.evaluation.commands import focat, refused
+
+COMMANDS = [command.name for command in app.registered_commands]
+
+
+def test_help_imports_nothing_heavy():
+    """PyTorch, numpy and pydantic take seconds; whoever asks for help should not wait for them."""
+    line = (
+        "import sys; sys.argv = ['focat', '--help']\n"
+        "try:\n import focat.cli; focat.cli.main()\n"
+        "except SystemExit: pass\n"
+        "assert not {'torch', 'numpy', 'pydantic', 'scipy', 'matplotlib'} & set(sys.modules), sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", line], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_by_either_name(command, tmp_path):
+    long, short = (focat(tmp_path, command, flag).stdout for flag in ("--help", "-h"))
+    assert long == short
+    assert f"focat {command}" in long
+
+
+def test_every_command_with_progress_can_be_quiet():
+    without_progress = {"config", "inspect", "average"}
+    for command in app.registered_commands:
+        assert ("quiet" in command.callback.__annotations__) == (command.name not in without_progress), command.name
+
+
+def test_version(tmp_path):
+    assert focat(tmp_path, "--version").stdout == f"focat {__version__}\n"
+
+
+def test_closing_the_output_early_is_no_failure():
+    """As `focat config --reference | head -1` does; nothing is written to standard error."""
+    focat = f"{sys.executable} -m focat config --reference"
+    done = subprocess.run(
+        ["bash", "-c", f"{focat} | head -1; exit ${{PIPESTATUS[0]}}"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout.count("\n"), done.stderr) == (0, 1, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["translate", "run", "in.txt", "--beam", "0"], "Invalid value for '--beam'"),
+        (["translate", "--bogus"], "No such option: --bogus"),
+        (["translate"], "Missing argument 'RUN'"),
+        (["frobnicate"], "No such command 'frobnicate'"),
+        (
+            ["average", "run", "--rule", "mean"],
+            "Invalid value for '--rule': 'mean' is not one of 'closest', 'next'",
+        ),
+        (["analyse", "run", "--windows", "0"], "--windows 0: give window sizes from 1"),
+        (["translate", "run", "in.txt", "--json", "in.txt"], "--json in.txt: is the input; give another file"),
+        (["translate", "run", "in.txt", "-o", "a", "--json", "a"], "--json a: is the output; give another file"),
+    ],
+)
+def test_wrong_arguments_are_one_line(words, expected, tmp_path):
+    (tmp_path / "in.txt").touch()
+    assert refused(tmp_path, *words).startswith(expected)
+
+
+@pytest.mark.parametrize("command", [["compare", "a", "b"], ["evaluate", "run"], ["doctor"], ["prepare", "c.yaml"]])
+def test_a_file_of_figures_that_cannot_be_written_is_refused_before_any_work(command, tmp_path):
+    assert refused(tmp_path, *command, "--json", "nowhere/f.json") == "nowhere/f.json: there is no folder nowhere"

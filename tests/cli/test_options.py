@@ -1,0 +1,22 @@
+"""How the text of shared options is read."""
+
+import pytest
+
+from focat.cli.options import names_between_commas, window_sizes
+from focat.errors import FocatError
+
+
+def test_names_between_commas():
+    assert names_between_commas("fruit", " pear,apple, ", ("apple", "plum", "pear")) == ["apple", "pear"]
+    with pytest.raises(FocatError, match=r"^fruit = nut: choose from apple, pear$"):
+        names_between_commas("fruit", "pear,nut", ("apple", "pear"))
+    with pytest.raises(FocatError, match=r"^fruit = ,: is empty; choose from apple, pear$"):
+        names_between_commas("fruit", ",", ("apple", "pear"))
+
+
+def test_window_sizes():
+    assert window_sizes("windows", "1,2,4") == [1, 2, 4]
+    assert window_sizes("windows", "4, 1-3") == [1, 2, 3, 4]
+    for wrong in ("", "x", "0", "1-", "-2", "3-1", "1.5", "1-2000"):
+        with pytest.raises(FocatError, match=f"^windows = {wrong}: "):
+            window_sizes("windows", wrong)

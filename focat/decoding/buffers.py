@@ -12,7 +12,7 @@ from torch import Tensor
 
 from focat.decoding.beam import Hypotheses
 from focat.decoding.cuda_graphs import Recordings
-from focat.model import DecoderCache
+from focat.model import TreeKVCache
 
 _MOST = 64  # places
 _LARGER = 1.5  # times: a place that a batch may be given instead of one of its own
@@ -24,14 +24,14 @@ class State:
     """A search that is under way."""
 
     hypotheses: Hypotheses
-    caches: list[DecoderCache]  # of each model
+    caches: list[TreeKVCache]  # of each model
 
     def kept(self, windows: Tensor) -> State:
         """These windows alone; this state is of no use any more, for theirs takes over its memory."""
         kept = State(copy.copy(self.hypotheses), [copy.copy(cache) for cache in self.caches])
         kept.hypotheses.keep(windows)
         for cache in kept.caches:
-            cache.keep(windows)
+            cache.keep_windows(windows)
         return kept
 
 
@@ -100,7 +100,7 @@ class Place(State):
         """Take over a search with fewer windows and the same lengths; the rows it leaves are idle."""
         self.hypotheses.become(other.hypotheses)
         for mine, theirs in zip(self.caches, other.caches, strict=True):
-            mine.become(theirs)
+            mine.copy_from(theirs)
 
     def clear(self) -> None:
         """Nothing is in it any more."""
@@ -112,7 +112,7 @@ class Place(State):
         """Give these rows, (how many,), to as many windows of another place, the first ones."""
         self.hypotheses.admit(rows, others.hypotheses)
         for mine, theirs in zip(self.caches, others.caches, strict=True):
-            mine.admit(rows, theirs)
+            mine.insert_windows(rows, theirs)
 
 
 class Places:

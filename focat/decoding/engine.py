@@ -30,7 +30,7 @@ from focat.decoding.scheduler import NOT_NUMBERS, Follow, Stage, kept_in_place
 from focat.decoding.selection import Chooser, drawn, likeliest
 from focat.errors import FocatError
 from focat.hardware import memory_errors
-from focat.model import DecoderCache, Memory, Transformer
+from focat.model import EncoderOutput, Transformer, TreeKVCache
 from focat.windows.batch import PaddedSequences
 from focat.windows.segments import segments_of
 from focat.windows.splitmix64 import scramble
@@ -211,11 +211,11 @@ class Searcher:
         together = asked(requests).to(self.device)
         begun = [self._read(together.part(*few)) for few in _few_at_a_time(requests)]
         room = 1 + max(len(request.prefix) for request in requests) + beam * longest
-        caches = [DecoderCache.joined(parts, room) for parts in zip(*(caches for caches, _ in begun), strict=True)]
+        caches = [TreeKVCache.concatenate(parts, room) for parts in zip(*(caches for caches, _ in begun), strict=True)]
         state = State(self._hypotheses(self._windows(turns, longest), longest), caches)
         self._first_step(state.hypotheses, torch.cat([logits for _, logits in begun]))
         for cache in caches:
-            cache.widen(beam)
+            cache.expand_beams(beam)
         return state
 
     def begin_in(self, place: Place, turns: Sequence[Turn], prefix: int) -> None:
@@ -234,7 +234,7 @@ class Searcher:
             begun, logits = self._read(place.asked.part(slice(None), place.size.source, prefix))
             self._first_step(hypotheses, logits)
             for cache, read in zip(place.caches, begun, strict=True):
-                cache.become(read)
+                cache.copy_from(read)
 
         self.repeat(begin, 1, place.recordings, ("begin", prefix))
         for cache in place.caches:
@@ -250,14 +250,14 @@ class Searcher:
         for model in self.models:
             side = PaddedSequences(source.clone(), source.clone(), current.clone())
             hidden = model.output_weight.new_zeros(*source.shape, model.settings.d_model)
-            caches.append(model.start(Memory(hidden, side, current.clone()), beam, room=size.columns))
+            caches.append(model.init_cache(EncoderOutput(hidden, side, current.clone()), beam, capacity=size.columns))
         return Place(self._hypotheses(windows, size.longest), caches, size, Asked(source, current, prefixes))
 
     def anteroom(self, size: Size) -> Place:
         """A new place to read in. One is used at a time, so all have their keys and values in the same memory."""
         place = self.place(size)
         for i, cache in enumerate(place.caches):
-            for name in ("past", "remembered"):
+            for name in ("self_kv", "cross_kv"):
                 own = getattr(cache, name)
                 memory = self._shared.get((i, name))
                 if memory is None or memory.numel() < own.numel():
@@ -269,17 +269,17 @@ class Searcher:
         """All hypotheses of a window begin with the same logits, (windows, 1, vocabulary)."""
         hypotheses.advance(logits.repeat(1, self.settings.hypotheses, 1), self._chooser(hypotheses))
 
-    def _read(self, asked: Asked) -> tuple[list[DecoderCache], Tensor]:
+    def _read(self, asked: Asked) -> tuple[list[TreeKVCache], Tensor]:
         """Caches of one row to a window, and logits of the first token."""
         source = PaddedSequences(asked.tokens, segments_of(asked.tokens), asked.current)
-        caches = [model.start(model.encode(source), room=asked.prefixes.shape[1]) for model in self.models]
+        caches = [model.init_cache(model.encode(source), capacity=asked.prefixes.shape[1]) for model in self.models]
         return caches, self._logits(caches, asked.prefixes, [None] * len(caches))
 
-    def _logits(self, caches: list[DecoderCache], tokens: Tensor, columns: Sequence[int | None]) -> Tensor:
+    def _logits(self, caches: list[TreeKVCache], tokens: Tensor, columns: Sequence[int | None]) -> Tensor:
         """Logits of what follows these tokens, (windows, beam, vocabulary), up to a constant; an even mix of models."""
         logits = []
         for model, project, cache, seen in zip(self.models, self.projections, caches, columns, strict=True):
-            hidden = model.step(cache, tokens, seen, last=tokens.shape[1] > 1)[:, -1]  # (rows, width)
+            hidden = model.decode_step(cache, tokens, seen, last_only=tokens.shape[1] > 1)[:, -1]  # (rows, width)
             logits.append(project(hidden).float().view(-1, cache.beam, model.output_weight.shape[0]))
         if len(logits) == 1:
             return logits[0]

@@ -170,7 +170,7 @@ class Stage:
         kept = columns - int(rows.first[rows.due > self.steps].min(initial=columns))
         length = max(kept, length)
         for cache in place.caches:
-            cache.slide(kept, length)
+            cache.compact(kept, length)
         rows.first += length - columns
 
     # -------------------------------------------------------------------------------------------- who is where

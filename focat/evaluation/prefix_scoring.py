@@ -20,7 +20,7 @@ from focat.choices import Precision
 from focat.corpus.tokenizer import Tokenizer, Vocabulary
 from focat.corpus.vocabulary import END, PAD, SEPARATOR, START
 from focat.evaluation.scoring import Scores, log_probabilities, working_in
-from focat.model.kv_cache import Memory
+from focat.model.kv_cache import EncoderOutput
 from focat.model.transformer import Transformer
 from focat.progress import NULL_PROGRESS, Progress
 from focat.windows.batch import PaddedSequences
@@ -211,9 +211,9 @@ def _score(model: Transformer, batch: Sequence[_Tree], device: torch.device) -> 
 class _Reader:
     """Reads a tree level by level: what all rows have in common, then what each goes on with."""
 
-    def __init__(self, model: Transformer, memory: Memory, current: Tensor, stems: Sequence[Ids]) -> None:
+    def __init__(self, model: Transformer, memory: EncoderOutput, current: Tensor, stems: Sequence[Ids]) -> None:
         self.model = model
-        self.cache = model.start(memory, current=current)
+        self.cache = model.init_cache(memory, current=current)
         hidden = self._step([np.insert(stem, 0, START) for stem in stems])  # (trees, longest stem + 1, width)
         self.of_stems = self._predicted(hidden, pad_rows(stems))
         """(trees, longest stem) log-probabilities; 0 on padding."""
@@ -242,11 +242,11 @@ class _Reader:
 
     def _fork(self, fork: int) -> None:
         if fork > 1:
-            self.cache.widen(fork)
+            self.cache.expand_beams(fork)
             self.parting = self.parting.repeat_interleave(fork, 0)
 
     def _step(self, rows: Sequence[Ids]) -> Tensor:
-        return self.model.step(self.cache, pad_rows(rows).to(self.cache.current.device))
+        return self.model.decode_step(self.cache, pad_rows(rows).to(self.cache.current.device))
 
     def _predicted(self, hidden: Tensor, labels: Tensor) -> Tensor:
         """Of labels (rows, length), each by the hidden state in its place; 0 on padding, in float64."""

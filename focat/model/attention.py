@@ -11,12 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from focat.model.positions import Rotary, rotate
+from focat.model.positions import RotaryAngles, apply_rope
 
 # cuDNN's kernels are planned anew for every shape, which takes longer than they save where windows differ in length.
 torch.backends.cuda.enable_cudnn_sdp(False)
 
-Record = list[Tensor]  # weights of the layers that ran, (windows, heads, queries, keys) each
+WeightsOut = list[Tensor]
+"""A list that layers append their attention weights to, (windows, heads, queries, keys) each."""
 
 
 def attend(
@@ -26,15 +27,26 @@ def attend(
     mask: Tensor | None,
     causal: bool = False,
     dropout: float = 0.0,
-    record: Record | None = None,
+    weights_out: WeightsOut | None = None,
 ) -> Tensor:
-    """Attention over (windows, heads, length, head width); with a record, its weights are kept there."""
-    if record is None:
+    """Scaled dot-product attention.
+
+    Args:
+        queries, keys, values: (windows, heads, length, head width).
+        mask: True where a query sees a key; broadcast to (windows, heads, queries, keys).
+        causal: without a mask, each query sees itself and what came before.
+        dropout: probability of dropping an attention weight.
+        weights_out: if given, the weights are computed explicitly and appended to it.
+
+    Returns:
+        (windows, heads, queries, head width).
+    """
+    if weights_out is None:
         return F.scaled_dot_product_attention(
             queries, keys, values, attn_mask=mask, dropout_p=dropout, is_causal=causal
         )
     weights = attention_weights(queries, keys, mask, causal)
-    record.append(weights)
+    weights_out.append(weights)
     return F.dropout(weights, dropout).to(values.dtype) @ values
 
 
@@ -48,81 +60,93 @@ def attention_weights(queries: Tensor, keys: Tensor, mask: Tensor | None, causal
     return scores.softmax(-1)
 
 
-class Past:
-    """Keys and values of the tokens one layer has already read; views of a cache, filled in place."""
+class LayerKV:
+    """The KV cache of one layer's self-attention: views of a `TreeKVCache`, updated in place."""
 
-    def __init__(self, keys: Tensor, values: Tensor, at: Tensor, columns: int) -> None:
+    def __init__(self, keys: Tensor, values: Tensor, write_columns: Tensor, columns: int) -> None:
         self.keys, self.values = keys, values  # (windows, capacity, heads, head width)
-        self.at, self.columns = at, columns  # where new ones go; how many are looked at
+        self.write_columns = write_columns  # (new,) where the next keys and values go
+        self.columns = columns  # how many columns attention spans
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of all tokens, the new ones included, (windows, heads, length, head width)."""
-        self.keys.index_copy_(1, self.at, keys.transpose(1, 2))
-        self.values.index_copy_(1, self.at, values.transpose(1, 2))
+        """Write new keys and values, (windows, heads, new, head width); return all, (windows, heads, columns, …)."""
+        self.keys.index_copy_(1, self.write_columns, keys.transpose(1, 2))
+        self.values.index_copy_(1, self.write_columns, values.transpose(1, 2))
         return self.keys[:, : self.columns].transpose(1, 2), self.values[:, : self.columns].transpose(1, 2)
 
 
 class SelfAttention(nn.Module):
-    """Tokens of one side look at each other. Without a mask, each looks at itself and what came before."""
+    """Multi-head self-attention; causal where no mask is given."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
         self.heads, self.dropout = heads, dropout
-        self.queries_keys_values = nn.Linear(width, 3 * width)
-        self.output = nn.Linear(width, width)
+        self.qkv_proj = nn.Linear(width, 3 * width)
+        self.out_proj = nn.Linear(width, width)
         # fairseq's gain: each of the three is drawn as a part of the one matrix that holds them all
-        init_blocks(self.queries_keys_values, 3, gain=2**-0.5)
-        init_blocks(self.output)
+        init_blocks(self.qkv_proj, 3, gain=2**-0.5)
+        init_blocks(self.out_proj)
 
     def forward(
         self,
         x: Tensor,
         mask: Tensor | None,
-        turn: Rotary | None,
-        past: Past | None = None,
-        record: Record | None = None,
-        last: bool = False,
+        rope: RotaryAngles | None,
+        cache: LayerKV | None = None,
+        weights_out: WeightsOut | None = None,
+        last_only: bool = False,
     ) -> Tensor:
-        """(windows, length, width) from the same; `turn` rotates queries and keys, `past` goes before them.
+        """Attend to the tokens of x, and to those in the cache.
 
-        With `last`, only the last token asks: (windows, 1, width).
+        Args:
+            x: (windows, length, width).
+            mask: True where a query sees a key; None for causal attention.
+            rope: angles by which queries and keys are rotated.
+            cache: keys and values of earlier tokens; those of x are added to it.
+            weights_out: if given, the attention weights are appended to it.
+            last_only: compute the output of the last token alone.
+
+        Returns:
+            (windows, length, width), or (windows, 1, width) with `last_only`.
         """
-        queries, keys, values = split_heads(self.queries_keys_values(x), self.heads, 3)
-        if turn is not None:
-            queries, keys = rotate(queries, turn), rotate(keys, turn)
-        if past is not None:
-            keys, values = past.append(keys, values)
-        if last:
+        queries, keys, values = split_heads(self.qkv_proj(x), self.heads, 3)
+        if rope is not None:
+            queries, keys = apply_rope(queries, rope), apply_rope(keys, rope)
+        if cache is not None:
+            keys, values = cache.append(keys, values)
+        if last_only:
             queries, mask = queries[:, :, -1:], None if mask is None else mask[..., -1:, :]
         dropout = self.dropout if self.training else 0.0
-        attended = attend(queries, keys, values, mask, causal=mask is None, dropout=dropout, record=record)
-        return join_heads(attended, self.output)
+        attended = attend(queries, keys, values, mask, causal=mask is None, dropout=dropout, weights_out=weights_out)
+        return join_heads(attended, self.out_proj)
 
 
 class CrossAttention(nn.Module):
-    """Target tokens look at the encoded source."""
+    """Multi-head attention of target tokens to the encoded source."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
         self.heads, self.dropout = heads, dropout
-        self.queries = nn.Linear(width, width)
-        self.keys_values = nn.Linear(width, 2 * width)
-        self.output = nn.Linear(width, width)
-        init_blocks(self.queries, gain=2**-0.5)
-        init_blocks(self.keys_values, 2, gain=2**-0.5)
-        init_blocks(self.output)
+        self.q_proj = nn.Linear(width, width)
+        self.kv_proj = nn.Linear(width, 2 * width)
+        self.out_proj = nn.Linear(width, width)
+        init_blocks(self.q_proj, gain=2**-0.5)
+        init_blocks(self.kv_proj, 2, gain=2**-0.5)
+        init_blocks(self.out_proj)
 
-    def remember(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of the encoded source, (windows, heads, length, head width): the same for all queries."""
-        keys, values = split_heads(self.keys_values(encoded), self.heads, 2)
+    def project_kv(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of the encoded source, (windows, heads, length, head width) each; the same for all steps."""
+        keys, values = split_heads(self.kv_proj(encoded), self.heads, 2)
         return keys, values
 
-    def forward(self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor, record: Record | None = None) -> Tensor:
-        """(windows, length, width) from the same."""
-        (queries,) = split_heads(self.queries(x), self.heads, 1)
+    def forward(
+        self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor, weights_out: WeightsOut | None = None
+    ) -> Tensor:
+        """Attend from x, (windows, length, width), to the source; the output has the same shape."""
+        (queries,) = split_heads(self.q_proj(x), self.heads, 1)
         dropout = self.dropout if self.training else 0.0
-        attended = attend(queries, keys, values, mask, dropout=dropout, record=record)
-        return join_heads(attended, self.output)
+        attended = attend(queries, keys, values, mask, dropout=dropout, weights_out=weights_out)
+        return join_heads(attended, self.out_proj)
 
 
 def split_heads(x: Tensor, heads: int, parts: int) -> tuple[Tensor, ...]:

@@ -50,5 +50,5 @@ class SegmentEmbedding(nn.Module):
             self.register_buffer("table", table.index_fill(0, torch.tensor([0]), 0.0), persistent=False)
 
     def forward(self, segments: Tensor, current: Tensor) -> Tensor:
-        """(windows, length, width), for the segments of one side."""
+        """The embedding of each token, (windows, length, width), from segments (windows, length) of one side."""
         return F.embedding(distance_index(segments, current, self.before, self.after), self.table, padding_idx=0)

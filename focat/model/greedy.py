@@ -1,4 +1,4 @@
-"""Greedy decoding of whole windows: enough to watch a model learn. Documents are translated in the decoding room."""
+"""Greedy decoding of whole windows, to watch a model learn; documents are translated by `focat.translation`."""
 
 from __future__ import annotations
 
@@ -11,26 +11,30 @@ from focat.windows.batch import PaddedSequences
 
 
 @torch.no_grad()
-def greedy(
+def greedy_decode(
     model: Transformer, source: PaddedSequences, max_length_ratio: float = 2.0, max_length_offset: int = 20
 ) -> Tensor:
-    """The likeliest next token, again and again: (windows, length), PAD after `<E>`."""
-    cache = model.start(model.encode(source))
-    most = int(max_length_ratio * source.tokens.shape[1]) + max_length_offset
+    """Decode with the likeliest token at every step, up to ratio · source length + offset tokens.
+
+    Returns:
+        (windows, length) target tokens; PAD after `<E>`.
+    """
+    cache = model.init_cache(model.encode(source))
+    max_length = int(max_length_ratio * source.tokens.shape[1]) + max_length_offset
     token = torch.full_like(source.tokens[:, :1], START)
-    done = torch.zeros_like(token, dtype=torch.bool)
+    finished = torch.zeros_like(token, dtype=torch.bool)
     tokens: list[Tensor] = []
-    while len(tokens) < most and not bool(done.all()):
-        logits = model.project(model.step(cache, token)[:, -1:])
+    while len(tokens) < max_length and not bool(finished.all()):
+        logits = model.project(model.decode_step(cache, token)[:, -1:])
         logits[..., [PAD, START]] = -torch.inf
-        token = logits.argmax(-1).masked_fill(done, PAD)
-        done = done | (token == END)
+        token = logits.argmax(-1).masked_fill(finished, PAD)
+        finished = finished | (token == END)
         tokens.append(token)
     return torch.cat(tokens, 1)
 
 
-def current_sentence(tokens: Tensor) -> list[int]:
-    """What follows the last separator of a decoded window, (length,): the paper's rule."""
+def after_last_separator(tokens: Tensor) -> list[int]:
+    """The current sentence of a decoded window, (length,): what follows its last separator (the paper's rule)."""
     kept: list[int] = []
     for token in tokens.tolist():
         if token == SEPARATOR:

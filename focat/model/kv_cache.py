@@ -1,8 +1,8 @@
-"""What is kept between the steps of decoding: the encoded source, and what the decoder has read so far.
+"""The KV cache of step-by-step decoding: keys and values of the source and of the target tokens read so far.
 
-The hypotheses of a window have much in common: they are the branches of a tree, whose nodes are the tokens read. Keys
-and values of a node are kept once, and a hypothesis is the set of nodes on its branch, which it attends to. To go on
-with other hypotheses is then to note other sets; keys and values are never copied for it.
+The hypotheses of a window share prefixes: they are branches of a tree whose nodes are the target tokens. Keys and
+values of a node are stored once, in one column of the cache; a hypothesis is a mask over the nodes of its branch. To
+reorder hypotheses is to copy masks; keys and values are never copied for it (tree attention).
 """
 
 from __future__ import annotations
@@ -15,85 +15,85 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from focat.corpus.vocabulary import PAD, SEPARATOR
-from focat.model.attention import Past
-from focat.model.masks import causal_over
+from focat.model.attention import LayerKV
+from focat.model.masks import causal_mask_with_padding
 from focat.windows.batch import PaddedSequences
 
-BLOCK = 64  # tokens of each hypothesis for which room is made at a time
+CAPACITY_STEP = 64  # tokens of each hypothesis by which the cache grows
 
 
 @dataclass(frozen=True)
-class Memory:
+class EncoderOutput:
     """Encoded windows."""
 
     hidden: Tensor  # (windows, source length, width)
     source: PaddedSequences
     shift: Tensor  # (windows,) segment shift of each window, for both sides
 
-    def select(self, rows: Tensor) -> Memory:
+    def select(self, rows: Tensor) -> EncoderOutput:
         """Some windows, in any order, any number of times: say, one for each candidate translation."""
-        return Memory(self.hidden[rows], self.source.map(lambda tensor: tensor[rows]), self.shift[rows])
+        return EncoderOutput(self.hidden[rows], self.source.map(lambda tensor: tensor[rows]), self.shift[rows])
 
 
 @dataclass(frozen=True)
-class Reading:
-    """Where new tokens stand in their trees; `queries` is beam · new, the tokens of one hypothesis side by side."""
+class AttentionInputs:
+    """What the decoder's self-attention needs for new tokens; `queries` is beam · new, hypothesis by hypothesis."""
 
-    visible: Tensor  # (windows, 1, queries, columns) what lies on the branch of each token, itself included
-    sentences: Tensor  # (windows, columns) the sentence each node helps to produce
-    queries: Tensor  # (windows, queries) the same of the new tokens alone
-    pasts: list[Past]  # of each layer
+    mask: Tensor  # (windows, 1, queries, columns) True on the branch of each token, itself included
+    key_segments: Tensor  # (windows, columns) opened segment of each node
+    query_segments: Tensor  # (windows, queries) opened segment of each new token
+    layers: list[LayerKV]
 
 
 @dataclass
-class DecoderCache:
-    """Hypotheses in the making: `beam` for each window of the memory. A row is one of them, (window, hypothesis)."""
+class TreeKVCache:
+    """Hypotheses in progress, `beam` for each window. A row is one of them, (window, hypothesis)."""
 
-    past: Tensor  # (layers, 2, windows, capacity, heads, head width) keys and values of all nodes
-    branch: Tensor  # (windows, beam, capacity) the nodes that each hypothesis consists of
-    sentences: Tensor  # (windows, capacity) the sentence each node helps to produce: separators up to and including it
-    read: Tensor  # (windows, beam) tokens of each hypothesis, from the start symbol on; PAD does not count
-    closed: Tensor  # (windows, beam) separators among them
-    used: Tensor  # () columns in use, where the device can see it
-    remembered: Tensor  # (layers, 2, windows, heads, source length, head width) keys and values of the source
+    self_kv: Tensor  # (layers, 2, windows, capacity, heads, head width) keys and values of all nodes
+    ancestor_mask: Tensor  # (windows, beam, capacity) the nodes on the branch of each hypothesis
+    opened_segments: Tensor  # (windows, capacity) separators up to and including each node (`masks.opened_segments`)
+    lengths: Tensor  # (windows, beam) tokens of each hypothesis, from the start symbol on, without PAD
+    num_separators: Tensor  # (windows, beam) separators among them
+    write_pos: Tensor  # () columns in use, on the device
+    cross_kv: Tensor  # (layers, 2, windows, heads, source length, head width) keys and values of the source
     source: PaddedSequences
     shift: Tensor  # (windows,)
     current: Tensor  # (windows,) segment of the current sentence on the target
-    length: int = 0  # columns in use
+    length: int = 0  # columns in use, on the host
 
     @classmethod
-    def joined(cls, parts: Sequence[DecoderCache], room: int) -> DecoderCache:
-        """The windows of several caches of as many hypotheses, with room for so many columns.
+    def concatenate(cls, parts: Sequence[TreeKVCache], capacity: int) -> TreeKVCache:
+        """All windows of several caches with the same beam, in one cache of so many columns.
 
         Columns and source tokens that a part does not have are on no branch and in no segment.
         """
         length = max(part.length for part in parts)
-        first = parts[0].past
+        first = parts[0].self_kv
         windows = [len(part.current) for part in parts]
-        past = first.new_empty(*first.shape[:2], sum(windows), room, *first.shape[4:])
-        for part, into in zip(parts, torch.split(past, windows, 2), strict=True):
-            into[:, :, :, : part.length] = part.past[:, :, :, : part.length]
-            into[:, :, :, part.length : length] = 0  # no mask would stop a NaN
+        self_kv = first.new_empty(*first.shape[:2], sum(windows), capacity, *first.shape[4:])
+        for part, into in zip(parts, torch.split(self_kv, windows, 2), strict=True):
+            into[:, :, :, : part.length] = part.self_kv[:, :, :, : part.length]
+            into[:, :, :, part.length : length] = 0  # a mask does not stop a NaN
 
         def cat(tensors: list[Tensor], columns: int, fill: int = 0) -> Tensor:
             return torch.cat([F.pad(tensor, (0, columns - tensor.shape[-1]), value=fill) for tensor in tensors])
 
-        sides = [part.source for part in parts]
-        longest = max(side.tokens.shape[1] for side in sides)
+        sources = [part.source for part in parts]
+        longest = max(source.tokens.shape[1] for source in sources)
         return cls(
-            past=past,
-            branch=cat([part.branch[..., : part.length] for part in parts], room),
-            sentences=cat([part.sentences[..., : part.length] for part in parts], room),
-            read=torch.cat([part.read for part in parts]),
-            closed=torch.cat([part.closed for part in parts]),
-            used=parts[0].used.new_full((), length),
-            remembered=torch.cat(
-                [F.pad(part.remembered, (0, 0, 0, longest - part.remembered.shape[-2])) for part in parts], 2
+            self_kv=self_kv,
+            ancestor_mask=cat([part.ancestor_mask[..., : part.length] for part in parts], capacity),
+            opened_segments=cat([part.opened_segments[..., : part.length] for part in parts], capacity),
+            lengths=torch.cat([part.lengths for part in parts]),
+            num_separators=torch.cat([part.num_separators for part in parts]),
+            write_pos=parts[0].write_pos.new_full((), length),
+            cross_kv=torch.cat(
+                [F.pad(part.cross_kv, (0, 0, 0, longest - part.cross_kv.shape[-2])) for part in parts], 2
             ),
             source=PaddedSequences(
-                cat([side.tokens for side in sides], longest, PAD),
-                cat([side.segments for side in sides], longest, -1),
-                torch.cat([side.current for side in sides]),
+                cat([source.tokens for source in sources], longest, PAD),
+                cat([source.segments for source in sources], longest, -1),
+                torch.cat([source.current for source in sources]),
             ),
             shift=torch.cat([part.shift for part in parts]),
             current=torch.cat([part.current for part in parts]),
@@ -103,145 +103,165 @@ class DecoderCache:
     @property
     def beam(self) -> int:
         """Hypotheses for each window."""
-        return self.branch.shape[1]
+        return self.ancestor_mask.shape[1]
 
     @property
     def capacity(self) -> int:
-        """Columns there is room for."""
-        return self.branch.shape[2]
+        """Columns allocated."""
+        return self.ancestor_mask.shape[2]
 
-    def append(self, tokens: Tensor, columns: int | None = None) -> Reading:
-        """Take note of new tokens (rows, new), which become beam · new nodes, and say what each of them sees.
+    def append(self, tokens: Tensor, columns: int | None = None) -> AttentionInputs:
+        """Add a node for each of the new tokens.
 
-        They look at the first `columns` columns, or at those in use if not given.
+        Args:
+            tokens: (rows, new); PAD is on no branch.
+            columns: attention spans so many columns; by default those in use, and the cache grows as needed.
+
+        Returns:
+            What self-attention needs to compute the representations of the new tokens.
         """
-        windows, beam, _ = self.branch.shape
+        windows, beam, _ = self.ancestor_mask.shape
         new = tokens.shape[1]
         if columns is None:
             columns = self.length + beam * new
-            self._make_room(columns)
-        at = self.used + torch.arange(beam * new, device=tokens.device)  # columns of the new nodes
+            self._grow(columns)
+        write_columns = self.write_pos + torch.arange(beam * new, device=tokens.device)  # (beam · new,)
         real = tokens != PAD
-        apart = torch.eye(beam, dtype=torch.bool, device=tokens.device)
-        sentences = (tokens == SEPARATOR).cumsum(-1) + self.closed.view(-1, 1)  # (rows, new)
-        self.sentences.index_copy_(1, at, sentences.reshape(windows, -1))
-        own = causal_over(real, new).reshape(windows, beam, new, 1, new) & apart[:, None, :, None]
-        visible = self.branch[:, :, None, :columns].repeat(1, 1, new, 1).view(windows, beam * new, columns)
-        visible.index_copy_(2, at, own.view(windows, beam * new, beam * new))
-        added = real.reshape(windows, beam, 1, new) & apart[..., None]
-        self.branch.index_copy_(2, at, added.view(windows, beam, beam * new))
-        self.read += real.sum(-1).view_as(self.read)
-        self.closed.copy_(sentences[:, -1].view_as(self.closed))
-        self.used += beam * new
+        same_beam = torch.eye(beam, dtype=torch.bool, device=tokens.device)
+        opened = (tokens == SEPARATOR).cumsum(-1) + self.num_separators.view(-1, 1)  # (rows, new)
+        self.opened_segments.index_copy_(1, write_columns, opened.reshape(windows, -1))
+        own = causal_mask_with_padding(real, new).reshape(windows, beam, new, 1, new) & same_beam[:, None, :, None]
+        mask = self.ancestor_mask[:, :, None, :columns].repeat(1, 1, new, 1).view(windows, beam * new, columns)
+        mask.index_copy_(2, write_columns, own.view(windows, beam * new, beam * new))
+        added = real.reshape(windows, beam, 1, new) & same_beam[..., None]
+        self.ancestor_mask.index_copy_(2, write_columns, added.view(windows, beam, beam * new))
+        self.lengths += real.sum(-1).view_as(self.lengths)
+        self.num_separators.copy_(opened[:, -1].view_as(self.num_separators))
+        self.write_pos += beam * new
         self.length += beam * new
-        pasts = [Past(keys, values, at, columns) for keys, values in self.past]
-        return Reading(visible[:, None], self.sentences[:, :columns], sentences.reshape(windows, -1), pasts)
+        layers = [LayerKV(keys, values, write_columns, columns) for keys, values in self.self_kv]
+        return AttentionInputs(mask[:, None], self.opened_segments[:, :columns], opened.reshape(windows, -1), layers)
 
     def reorder(self, rows: Tensor) -> None:
-        """Row i goes on from what row rows[i] has read. Rows stay with their window."""
-        for of_rows in (self.branch, self.read, self.closed):
+        """Continue row i from the hypothesis of row rows[i], which must be of the same window."""
+        for of_rows in self._of_rows:
             of_rows.copy_(of_rows.flatten(0, 1).index_select(0, rows).view_as(of_rows))
 
-    def select(self, rows: Tensor) -> None:
-        """Go on with these rows, in any order and number, as long as `beam` at a time are of one window."""
+    def select_rows(self, rows: Tensor) -> None:
+        """Keep these rows, in any order and number, as long as `beam` at a time are of one window."""
         windows = rows[:: self.beam] // self.beam
-        self.branch, self.read, self.closed = (
-            of_rows.flatten(0, 1)[rows.view(-1, self.beam)] for of_rows in (self.branch, self.read, self.closed)
+        self.ancestor_mask, self.lengths, self.num_separators = (
+            of_rows.flatten(0, 1)[rows.view(-1, self.beam)] for of_rows in self._of_rows
         )
-        self.past, self.remembered = self.past.index_select(2, windows), self.remembered.index_select(2, windows)
-        self._note(windows)
+        self.self_kv, self.cross_kv = self.self_kv.index_select(2, windows), self.cross_kv.index_select(2, windows)
+        self._select_windows(windows)
 
-    def widen(self, beam: int) -> None:
-        """Go on with `beam` hypotheses of each window, all from what its only one has read."""
-        self.branch, self.read, self.closed = (
-            of_rows.repeat_interleave(beam, 1) for of_rows in (self.branch, self.read, self.closed)
+    def expand_beams(self, beam: int) -> None:
+        """Continue the only hypothesis of each window as `beam` hypotheses."""
+        self.ancestor_mask, self.lengths, self.num_separators = (
+            of_rows.repeat_interleave(beam, 1) for of_rows in self._of_rows
         )
 
-    def keep(self, windows: Tensor) -> None:
-        """Go on with these windows alone, each at most once; those that keep their place are not copied."""
+    def keep_windows(self, windows: Tensor) -> None:
+        """Keep these windows alone, each at most once; those whose index does not change are not copied."""
         moved = (windows != torch.arange(len(windows), device=windows.device)).nonzero()[:, 0]
-        for of_windows in (self.past[:, :, :, : self.length], self.remembered):
+        for of_windows in (self.self_kv[:, :, :, : self.length], self.cross_kv):
             of_windows[:, :, moved] = of_windows[:, :, windows[moved]]
-        self.past, self.remembered = self.past[:, :, : len(windows)], self.remembered[:, :, : len(windows)]
-        self.branch, self.read, self.closed = self.branch[windows], self.read[windows], self.closed[windows]
-        self._note(windows)
+        self.self_kv, self.cross_kv = self.self_kv[:, :, : len(windows)], self.cross_kv[:, :, : len(windows)]
+        self.ancestor_mask, self.lengths, self.num_separators = (of_rows[windows] for of_rows in self._of_rows)
+        self._select_windows(windows)
 
-    def become(self, other: DecoderCache) -> None:
-        """Take over, in place, what another has, whose windows and columns may be fewer, and hypotheses one for all.
+    def copy_from(self, other: TreeKVCache) -> None:
+        """Copy another cache into this one, in place; it may have fewer windows and columns, and a beam of one.
 
-        Columns it does not have are on no branch; the other windows stay as they are.
+        Columns that the other does not have are on no branch; further windows of this one stay as they are.
         """
         windows, length = len(other.current), other.length
-        past = self.past[:, :, :windows]
-        past[:, :, :, :length] = other.past[:, :, :, :length]
-        past[:, :, :, length:] = 0  # looked at before it is written, and no mask would stop a NaN
-        for mine, theirs in ((self.branch, other.branch), (self.sentences, other.sentences)):
+        self_kv = self.self_kv[:, :, :windows]
+        self_kv[:, :, :, :length] = other.self_kv[:, :, :, :length]
+        self_kv[:, :, :, length:] = 0  # read before it is written, and a mask does not stop a NaN
+        pairs = ((self.ancestor_mask, other.ancestor_mask), (self.opened_segments, other.opened_segments))
+        for mine, theirs in pairs:
             mine[:windows, ..., :length] = theirs[..., :length]
             mine[:windows, ..., length:] = 0
-        self.remembered[:, :, :windows] = other.remembered
+        self.cross_kv[:, :, :windows] = other.cross_kv
         for mine, theirs in zip(self._of_windows, other._of_windows, strict=True):
             mine[:windows] = theirs
-        self.used.copy_(other.used)
+        self.write_pos.copy_(other.write_pos)
         self.length = length
 
-    def admit(self, rows: Tensor, others: DecoderCache) -> None:
-        """Give these windows, (how many,), up for as many of another cache, the first ones.
+    def insert_windows(self, rows: Tensor, other: TreeKVCache) -> None:
+        """Replace the windows `rows`, (count,), by the first `count` windows of another cache.
 
-        It has no more columns in use, and no more source tokens. What it has read is the newest here.
+        The other has no more columns in use, and no more source tokens. Its columns become the newest ones here.
         """
-        count, new, source = len(rows), others.length, others.source.tokens.shape[1]
+        count, new, source = len(rows), other.length, other.source.tokens.shape[1]
         newest = slice(self.length - new, self.length)
-        self.past[:, :, rows, newest] = others.past[:, :, :count, :new]
-        self.remembered[:, :, rows, :, :source] = others.remembered[:, :, :count]
-        self.branch.index_fill_(0, rows, 0)
-        self.branch[rows, :, newest] = others.branch[:count, :, :new]
-        self.sentences[rows, newest] = others.sentences[:count, :new]
+        self.self_kv[:, :, rows, newest] = other.self_kv[:, :, :count, :new]
+        self.cross_kv[:, :, rows, :, :source] = other.cross_kv[:, :, :count]
+        self.ancestor_mask.index_fill_(0, rows, 0)
+        self.ancestor_mask[rows, :, newest] = other.ancestor_mask[:count, :, :new]
+        self.opened_segments[rows, newest] = other.opened_segments[:count, :new]
         self.source.tokens.index_fill_(0, rows, PAD)
         self.source.segments.index_fill_(0, rows, -1)
-        for mine, theirs in zip(self._of_windows, others._of_windows, strict=True):
+        for mine, theirs in zip(self._of_windows, other._of_windows, strict=True):
             if mine.ndim == 1:
                 mine[rows] = theirs[:count]
             else:
                 mine[rows, : theirs.shape[1]] = theirs[:count]
 
     def clear(self) -> None:
-        """Nothing has been read."""
-        self.past.zero_()  # looked at before it is written, and no mask would stop a NaN
-        self.remembered.zero_()
-        self.branch.zero_()
-        self.used.zero_()
+        """Remove all tokens."""
+        self.self_kv.zero_()  # read before it is written, and a mask does not stop a NaN
+        self.cross_kv.zero_()
+        self.ancestor_mask.zero_()
+        self.write_pos.zero_()
         self.length = 0
 
-    def slide(self, columns: int, length: int) -> None:
-        """Keep the newest columns alone, and have them end at this length; no hypothesis may consist of older ones."""
+    def compact(self, columns: int, length: int) -> None:
+        """Keep the newest columns alone, moved so that they end at `length`; no hypothesis may have older ones."""
         old, new = slice(self.length - columns, self.length), slice(length - columns, length)
-        for past in self.past:
-            past[:, :, new] = past[:, :, old].clone()
-        for of_columns in (self.branch, self.sentences):
+        for layer in self.self_kv:
+            layer[:, :, new] = layer[:, :, old].clone()
+        for of_columns in (self.ancestor_mask, self.opened_segments):
             kept = of_columns[..., old].clone()
             of_columns.zero_()
             of_columns[..., new] = kept
-        self.used.fill_(length)
+        self.write_pos.fill_(length)
         self.length = length
 
     @property
-    def _of_windows(self) -> tuple[Tensor, ...]:
-        """What else there is of each window."""
-        source = self.source
-        return (self.read, self.closed, source.tokens, source.segments, source.current, self.shift, self.current)
+    def _of_rows(self) -> tuple[Tensor, Tensor, Tensor]:
+        """What is kept of each row, (windows, beam, …)."""
+        return self.ancestor_mask, self.lengths, self.num_separators
 
-    def _note(self, windows: Tensor) -> None:
-        self.source = self.source.map(lambda tensor: tensor[windows])
-        self.sentences, self.shift, self.current = (
-            of_windows[windows] for of_windows in (self.sentences, self.shift, self.current)
+    @property
+    def _of_windows(self) -> tuple[Tensor, ...]:
+        """What is kept of each window, besides masks, keys and values."""
+        source = self.source
+        return (
+            self.lengths,
+            self.num_separators,
+            source.tokens,
+            source.segments,
+            source.current,
+            self.shift,
+            self.current,
         )
 
-    def _make_room(self, columns: int) -> None:
-        """Room for more nodes. What is in it does not matter, for none is looked at before it is written."""
+    def _select_windows(self, windows: Tensor) -> None:
+        self.source = self.source.map(lambda tensor: tensor[windows])
+        self.opened_segments, self.shift, self.current = (
+            of_windows[windows] for of_windows in (self.opened_segments, self.shift, self.current)
+        )
+
+    def _grow(self, columns: int) -> None:
+        """Allocate at least so many columns; new ones are uninitialised, since none is read before it is written."""
         missing = columns - self.capacity
         if missing > 0:
-            room = self.beam * BLOCK * -(-missing // (self.beam * BLOCK))
-            layers, two, windows, _, *head = self.past.shape
-            self.past = torch.cat((self.past, self.past.new_empty(layers, two, windows, room, *head)), 3)
-            self.branch = torch.cat((self.branch, self.branch.new_zeros(windows, self.beam, room)), 2)
-            self.sentences = torch.cat((self.sentences, self.sentences.new_zeros(windows, room)), 1)
+            step = self.beam * CAPACITY_STEP
+            added = step * -(-missing // step)
+            layers, two, windows, _, *head = self.self_kv.shape
+            self.self_kv = torch.cat((self.self_kv, self.self_kv.new_empty(layers, two, windows, added, *head)), 3)
+            self.ancestor_mask = F.pad(self.ancestor_mask, (0, added))
+            self.opened_segments = F.pad(self.opened_segments, (0, added))

@@ -9,57 +9,57 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from focat.config.schema import ModelSettings
-from focat.model.attention import CrossAttention, Past, Record, SelfAttention, init_blocks
-from focat.model.positions import Rotary
+from focat.model.attention import CrossAttention, LayerKV, SelfAttention, WeightsOut, init_blocks
+from focat.model.positions import RotaryAngles
 
 
 class Residual(nn.Module):
-    """The way around a block: normalisation after the sum (the paper) or before the block, and dropout."""
+    """Residual connection with dropout; layer normalisation after the sum (the paper) or before the block."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.pre = settings.norm == "pre"
+        self.norm_first = settings.norm == "pre"
         self.norm = nn.LayerNorm(settings.d_model)
         self.dropout = nn.Dropout(settings.dropout)
 
-    def enter(self, x: Tensor) -> Tensor:
-        """What the block is given."""
-        return self._normalised(x) if self.pre else x
+    def pre(self, x: Tensor) -> Tensor:
+        """The input of the block."""
+        return self._normalise(x) if self.norm_first else x
 
-    def leave(self, x: Tensor, added: Tensor) -> Tensor:
-        """What comes out, for what the block adds to x."""
-        left: Tensor = x + self.dropout(added)
-        return left if self.pre else self._normalised(left)
+    def post(self, x: Tensor, output: Tensor) -> Tensor:
+        """The sum of the block's input x and its output, normalised if normalisation comes last."""
+        total: Tensor = x + self.dropout(output)
+        return total if self.norm_first else self._normalise(total)
 
-    def _normalised(self, x: Tensor) -> Tensor:
-        """Computed in float32 and kept as it came: under autocast, half the bytes between blocks."""
+    def _normalise(self, x: Tensor) -> Tensor:
+        """Computed in float32, returned in x's type: under autocast, half the bytes between blocks."""
         normalised: Tensor = self.norm(x)
         return normalised.to(x.dtype)
 
 
 class FeedForward(nn.Module):
-    """Each token on its own: wider, non-linear, and back. swiglu's gate comes first in the matrix it shares."""
+    """Position-wise feed-forward block. For swiglu, `up_proj` is the gate's matrix and the other, stacked."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
         self.activation = settings.activation
         parts = 2 if settings.activation == "swiglu" else 1
-        self.wider = nn.Linear(settings.d_model, parts * settings.d_ff)
-        self.back = nn.Linear(settings.d_ff, settings.d_model)
+        self.up_proj = nn.Linear(settings.d_model, parts * settings.d_ff)
+        self.down_proj = nn.Linear(settings.d_ff, settings.d_model)
         self.dropout = nn.Dropout(settings.activation_dropout)
-        init_blocks(self.wider, parts)
-        init_blocks(self.back)
+        init_blocks(self.up_proj, parts)
+        init_blocks(self.down_proj)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(windows, length, width) from the same."""
-        wide = self.wider(x)  # (windows, length, feedforward), twice as wide for swiglu
+        """Transform each token of x, (windows, length, width); the output has the same shape."""
+        hidden = self.up_proj(x)  # (windows, length, d_ff), twice as wide for swiglu
         if self.activation == "swiglu":
-            gate, up = wide.chunk(2, -1)
-            wide = F.silu(gate) * up
+            gate, up = hidden.chunk(2, -1)
+            hidden = F.silu(gate) * up
         else:
-            wide = F.relu(wide) if self.activation == "relu" else F.gelu(wide)
-        added: Tensor = self.back(self.dropout(wide))
-        return added
+            hidden = F.relu(hidden) if self.activation == "relu" else F.gelu(hidden)
+        output: Tensor = self.down_proj(self.dropout(hidden))
+        return output
 
 
 class EncoderLayer(nn.Module):
@@ -67,17 +67,19 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.attention = SelfAttention(settings.d_model, settings.heads, settings.attention_dropout)
-        self.around_attention = Residual(settings)
+        self.self_attention = SelfAttention(settings.d_model, settings.heads, settings.attention_dropout)
+        self.self_attention_residual = Residual(settings)
         self.feedforward = FeedForward(settings)
-        self.around_feedforward = Residual(settings)
+        self.feedforward_residual = Residual(settings)
 
-    def forward(self, x: Tensor, mask: Tensor, turn: Rotary | None = None, record: Record | None = None) -> Tensor:
-        """(windows, source length, width) from the same."""
-        around = self.around_attention
-        x = around.leave(x, self.attention(around.enter(x), mask, turn, record=record))
-        around = self.around_feedforward
-        return around.leave(x, self.feedforward(around.enter(x)))
+    def forward(
+        self, x: Tensor, mask: Tensor, rope: RotaryAngles | None = None, weights_out: WeightsOut | None = None
+    ) -> Tensor:
+        """Encode x, (windows, source length, width); the output has the same shape."""
+        residual = self.self_attention_residual
+        x = residual.post(x, self.self_attention(residual.pre(x), mask, rope, weights_out=weights_out))
+        residual = self.feedforward_residual
+        return residual.post(x, self.feedforward(residual.pre(x)))
 
 
 class DecoderLayer(nn.Module):
@@ -85,12 +87,12 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.attention = SelfAttention(settings.d_model, settings.heads, settings.attention_dropout)
-        self.around_attention = Residual(settings)
+        self.self_attention = SelfAttention(settings.d_model, settings.heads, settings.attention_dropout)
+        self.self_attention_residual = Residual(settings)
         self.cross_attention = CrossAttention(settings.d_model, settings.heads, settings.attention_dropout)
-        self.around_cross_attention = Residual(settings)
+        self.cross_attention_residual = Residual(settings)
         self.feedforward = FeedForward(settings)
-        self.around_feedforward = Residual(settings)
+        self.feedforward_residual = Residual(settings)
 
     def forward(
         self,
@@ -98,41 +100,44 @@ class DecoderLayer(nn.Module):
         encoded: Tensor,
         mask: Tensor | None,
         cross_mask: Tensor,
-        turn: Rotary | None = None,
-        record: Record | None = None,
-        cross_record: Record | None = None,
+        rope: RotaryAngles | None = None,
+        weights_out: WeightsOut | None = None,
+        cross_weights_out: WeightsOut | None = None,
     ) -> Tensor:
-        """(windows, target length, width) from the same and the encoded source (windows, source length, width)."""
-        around = self.around_attention
-        x = around.leave(x, self.attention(around.enter(x), mask, turn, record=record))
-        keys, values = self.cross_attention.remember(encoded)
-        return self._after_self_attention(x, keys, values, cross_mask, cross_record)
+        """Decode x, (windows, target length, width), all positions at once, as in teacher forcing.
 
-    def step(
+        `encoded` is the encoded source, (windows, source length, width). The output has the shape of x.
+        """
+        residual = self.self_attention_residual
+        x = residual.post(x, self.self_attention(residual.pre(x), mask, rope, weights_out=weights_out))
+        keys, values = self.cross_attention.project_kv(encoded)
+        return self._after_self_attention(x, keys, values, cross_mask, cross_weights_out)
+
+    def decode_step(
         self,
         x: Tensor,
-        past: Past,
-        keys: Tensor,
-        values: Tensor,
+        cache: LayerKV,
+        cross_keys: Tensor,
+        cross_values: Tensor,
         mask: Tensor,
         cross_mask: Tensor,
-        turn: Rotary | None,
-        last: bool = False,
+        rope: RotaryAngles | None,
+        last_only: bool = False,
     ) -> Tensor:
-        """The same for the next tokens of each window's hypotheses, given what the layer has read and remembers.
+        """Decode the next tokens x, (windows, new, width), after those in the cache, which they are added to.
 
-        With `last`, only for the last of them, though all are remembered.
+        With `last_only`, the output is that of the last of them, (windows, 1, width).
         """
-        around = self.around_attention
-        added = self.attention(around.enter(x), mask, turn, past=past, last=last)
-        if last:
+        residual = self.self_attention_residual
+        attended = self.self_attention(residual.pre(x), mask, rope, cache=cache, last_only=last_only)
+        if last_only:
             x, cross_mask = x[:, -1:], cross_mask[..., -1:, :]
-        return self._after_self_attention(around.leave(x, added), keys, values, cross_mask)
+        return self._after_self_attention(residual.post(x, attended), cross_keys, cross_values, cross_mask)
 
     def _after_self_attention(
-        self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor, record: Record | None = None
+        self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor, weights_out: WeightsOut | None = None
     ) -> Tensor:
-        around = self.around_cross_attention
-        x = around.leave(x, self.cross_attention(around.enter(x), keys, values, mask, record=record))
-        around = self.around_feedforward
-        return around.leave(x, self.feedforward(around.enter(x)))
+        residual = self.cross_attention_residual
+        x = residual.post(x, self.cross_attention(residual.pre(x), keys, values, mask, weights_out=weights_out))
+        residual = self.feedforward_residual
+        return residual.post(x, self.feedforward(residual.pre(x)))

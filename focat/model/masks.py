@@ -1,4 +1,4 @@
-"""Who sees whom: attention patterns as masks over segments. True means "sees".
+"""Attention masks over segments: True where a query sees a key.
 
 `full` is the paper's; `long-short` (Zhang et al., 2020) and `group` (Bao et al., 2021) keep some heads or layers inside
 their own sentence. The same rules hold in the encoder, in the decoder and between them.
@@ -24,27 +24,27 @@ def opened_segments(tokens: Tensor) -> Tensor:
     return (tokens == SEPARATOR).cumsum(-1)  # (windows, length)
 
 
-def whole_window(real: Tensor) -> Tensor:
-    """Everyone sees every key that is not padding: (windows, 1, 1, keys)."""
+def padding_mask(real: Tensor) -> Tensor:
+    """Every query sees every key that is not padding: (windows, 1, 1, keys)."""
     return real[:, None, None, :]
 
 
-def causal(queries: int, keys: int, device: torch.device) -> Tensor:
+def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
     """The last `queries` of `keys` tokens see themselves and what came before: (1, 1, queries, keys)."""
     return torch.ones(1, 1, queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
 
 
-def causal_over(real: Tensor, queries: int) -> Tensor:
+def causal_mask_with_padding(real: Tensor, queries: int) -> Tensor:
     """The same where padding may stand between tokens: (windows, 1, queries, keys).
 
     Only padding sees padding, and only itself, lest it see nothing and become a NaN, which no weight of zero stops.
     """
     keys = real.shape[1]
-    before = causal(queries, keys, real.device)
-    return before & (whole_window(real) | before.triu(keys - queries))
+    before = causal_mask(queries, keys, real.device)
+    return before & (padding_mask(real) | before.triu(keys - queries))
 
 
-def own_sentence(query_sentence: Tensor, key_sentence: Tensor, visible: Tensor) -> Tensor:
+def own_sentence_mask(query_sentence: Tensor, key_sentence: Tensor, visible: Tensor) -> Tensor:
     """A query sees the visible keys of its own sentence, or, where there are none, all visible keys.
 
     None are left when a hypothesis has more sentences than its source; to see nothing would be not a number.
@@ -53,18 +53,18 @@ def own_sentence(query_sentence: Tensor, key_sentence: Tensor, visible: Tensor) 
     return own | (visible & ~own.any(-1, keepdim=True))
 
 
-def long_short(own: Tensor, visible: Tensor, heads: int, local_heads: int) -> Tensor:
+def long_short_mask(own: Tensor, visible: Tensor, heads: int, local_heads: int) -> Tensor:
     """The first `local_heads` heads see their own sentence, the others the window: (windows, heads, queries, keys)."""
     local = torch.arange(heads, device=own.device) < local_heads
     return torch.where(local[:, None, None], own, visible)
 
 
-def group(own: Tensor, visible: Tensor, layers: int, global_layers: tuple[int, ...]) -> list[Tensor]:
+def group_masks(own: Tensor, visible: Tensor, layers: int, global_layers: tuple[int, ...]) -> list[Tensor]:
     """Own sentence only, except in the global layers: one mask for each layer."""
     return [visible if layer in global_layers else own for layer in range(layers)]
 
 
-def masks_of_layers(
+def layer_masks(
     settings: ModelSettings, layers: int, query_sentence: Tensor, key_sentence: Tensor, visible: Tensor
 ) -> list[Tensor]:
     """What each layer of a stack lets its heads see, of the keys `visible` to all; one tensor shared by many layers.
@@ -73,12 +73,12 @@ def masks_of_layers(
     """
     if settings.attention == "full":
         return [visible] * layers
-    own = own_sentence(query_sentence, key_sentence, visible)
+    own = own_sentence_mask(query_sentence, key_sentence, visible)
     if settings.attention == "long-short":
         local_heads = settings.local_heads or settings.heads // 2
-        return [long_short(own, visible, settings.heads, local_heads)] * layers
+        return [long_short_mask(own, visible, settings.heads, local_heads)] * layers
     top_two = tuple(range(max(layers - 2, 0), layers))
-    return group(own, visible, layers, top_two if settings.global_layers is None else settings.global_layers)
+    return group_masks(own, visible, layers, top_two if settings.global_layers is None else settings.global_layers)
 
 
 def check_global_layers(settings: ModelSettings) -> None:

@@ -1,4 +1,4 @@
-"""Where a token stands: segment-shifted positions (section 3.2 of the paper), as sinusoids, learned rows or rotations.
+"""Segment-shifted positions (section 3.2 of the paper), as sinusoids, learned embeddings or rotations.
 
 `position = index + segment · shift`: every sentence starts `shift` positions later than it would. A separator keeps
 the shift of the sentence it closes, and the decoder's start symbol is in segment 0.
@@ -14,11 +14,16 @@ from torch import Tensor
 from focat.config.schema import WindowSettings
 from focat.windows.batch import PaddedSequences
 
-Rotary = tuple[Tensor, Tensor]  # cosine and sine, (windows, 1, length, head width / 2) each
+RotaryAngles = tuple[Tensor, Tensor]  # cosine and sine, (windows, 1, length, head width / 2) each
 
 
 def shifted_positions(segments: Tensor, shift: Tensor) -> Tensor:
-    """The position of every token, from 0. Only real tokens are counted, so padding moves nobody."""
+    """The shifted position of every token, counted from 0; padding takes up no position.
+
+    Args:
+        segments: (windows, length), -1 on padding.
+        shift: (windows,).
+    """
     index = (segments >= 0).cumsum(-1) - 1  # (windows, length)
     return index.clamp(min=0) + segments.clamp(min=0) * shift[:, None]
 
@@ -52,18 +57,18 @@ def sinusoids(positions: Tensor, width: int) -> Tensor:
     return torch.cat((angles.sin(), angles.cos()), -1)  # (windows, length, width)
 
 
-def rotary(positions: Tensor, head_width: int) -> Rotary:
-    """The angles by which queries and keys are turned (Su et al., 2021), ready for tensors with heads."""
+def rope_angles(positions: Tensor, head_width: int) -> RotaryAngles:
+    """The angles by which queries and keys are rotated (RoPE; Su et al., 2021), ready for tensors with heads."""
     angles = _angles(positions, head_width // 2, last=head_width // 2)[:, None]
     return angles.cos(), angles.sin()
 
 
-def rotate(x: Tensor, by: Rotary) -> Tensor:
-    """Queries or keys (windows, heads, length, head width), turned: entry i makes a pair with entry i + half."""
-    cosine, sine = by
+def apply_rope(x: Tensor, angles: RotaryAngles) -> Tensor:
+    """Rotate queries or keys, (windows, heads, length, head width): entry i makes a pair with entry i + half."""
+    cosine, sine = angles
     first, second = x.chunk(2, -1)
-    turned = torch.cat((first * cosine - second * sine, second * cosine + first * sine), -1)
-    return turned.to(x.dtype)
+    rotated = torch.cat((first * cosine - second * sine, second * cosine + first * sine), -1)
+    return rotated.to(x.dtype)
 
 
 def _angles(positions: Tensor, frequencies: int, last: int) -> Tensor:

@@ -1,6 +1,6 @@
 """The encoder-decoder Transformer over windows (section 3 of the paper), all it adds derived from segments.
 
-Teacher forcing (`forward`) and step-by-step decoding (`start`, `step`) give the same representations.
+Teacher forcing (`forward`) and step-by-step decoding (`init_cache`, `decode_step`) give the same representations.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from torch.nn import functional as F
 from focat.config.schema import ModelSettings, WindowSettings
 from focat.corpus.vocabulary import PAD, SPECIALS, START
 from focat.errors import FocatError
-from focat.model.attention import Record
+from focat.model.attention import WeightsOut
 from focat.model.embeddings import SegmentEmbedding
-from focat.model.kv_cache import BLOCK, DecoderCache, Memory
+from focat.model.kv_cache import CAPACITY_STEP, EncoderOutput, TreeKVCache
 from focat.model.layers import DecoderLayer, EncoderLayer
-from focat.model.masks import (
-    causal,
-    check_global_layers,
-    masks_of_layers,
-    opened_segments,
-    whole_window,
+from focat.model.masks import causal_mask, check_global_layers, layer_masks, opened_segments, padding_mask
+from focat.model.positions import (
+    RotaryAngles,
+    furthest_position,
+    rope_angles,
+    sequence_shift,
+    shifted_positions,
+    sinusoids,
 )
-from focat.model.positions import Rotary, furthest_position, rotary, sequence_shift, shifted_positions, sinusoids
 from focat.windows.batch import PaddedSequences
 from focat.windows.segments import decoder_input, segments_of
 
@@ -42,12 +43,12 @@ class AttentionWeights:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """What goes into a stack of layers."""
+class Embedded:
+    """The input of a stack of layers."""
 
     x: Tensor  # (windows, length, width)
-    again: Tensor | None  # the same shape: what is added anew at the input of every layer but the first
-    turn: Rotary | None
+    per_layer_embedding: Tensor | None  # the same shape: added again to the input of every layer but the first
+    rope: RotaryAngles | None
 
 
 class Transformer(nn.Module):
@@ -100,138 +101,165 @@ class Transformer(nn.Module):
         return F.linear(hidden, self.output_weight)
 
     def forward(self, source: PaddedSequences, target: PaddedSequences) -> Tensor:
-        """The representation that predicts each label of `target`: (windows, target length, width)."""
+        """Teacher forcing: the representation that predicts each token of `target`, (windows, target length, width)."""
         return self.decode(self.encode(source), decoder_input(target))
 
-    def encode(self, source: PaddedSequences, record: Record | None = None) -> Memory:
-        """Encode the source, once for everything that is decoded from it."""
+    def encode(self, source: PaddedSequences, weights_out: WeightsOut | None = None) -> EncoderOutput:
+        """Encode the source windows.
+
+        Args:
+            source: (windows, source length).
+            weights_out: if given, the attention weights of each layer are appended to it.
+        """
         constant = None if self.shift == "avg-sequence" else torch.full_like(source.current, self.shift)
         shift = sequence_shift(source) if constant is None else constant  # (windows,)
         table = self.target_embedding if self.source_embedding is None else self.source_embedding
         positions = shifted_positions(source.segments, shift)  # (windows, source length)
-        entry = self._enter(self._with_hidden_words(source), positions, table, self.source_positions)
-        visible = whole_window(source.segments >= 0)
-        masks = masks_of_layers(self.settings, len(self.encoder), source.segments, source.segments, visible)
-        x = entry.x
+        embedded = self._embed(self._word_dropout(source), positions, table, self.source_positions)
+        visible = padding_mask(source.segments >= 0)
+        masks = layer_masks(self.settings, len(self.encoder), source.segments, source.segments, visible)
+        x = embedded.x
         for i, (layer, mask) in enumerate(zip(self.encoder, masks, strict=True)):
-            x = x if i == 0 or entry.again is None else x + entry.again
-            run = layer if record is None else layer.forward  # the bare method is never compiled; lists are not for it
-            x = run(x, mask, entry.turn, record)
-        return Memory(self.encoder_norm(x), source, shift)
+            x = x if i == 0 or embedded.per_layer_embedding is None else x + embedded.per_layer_embedding
+            run = layer if weights_out is None else layer.forward  # `forward` is not compiled: it may fill a list
+            x = run(x, mask, embedded.rope, weights_out)
+        return EncoderOutput(self.encoder_norm(x), source, shift)
 
     def decode(
-        self, memory: Memory, side: PaddedSequences, record: Record | None = None, cross_record: Record | None = None
+        self,
+        encoded: EncoderOutput,
+        target_input: PaddedSequences,
+        weights_out: WeightsOut | None = None,
+        cross_weights_out: WeightsOut | None = None,
     ) -> Tensor:
-        """Read the decoder's input, all positions at once: (windows, target length, width)."""
-        positions = shifted_positions(side.segments, memory.shift)  # (windows, target length)
-        entry = self._enter(side, positions, self.target_embedding, self.target_positions)
-        opened, layers, length = opened_segments(side.tokens), len(self.decoder), side.tokens.shape[1]
-        visible = causal(length, length, side.tokens.device)  # padding comes last: no real query sees it
-        masks = masks_of_layers(self.settings, layers, opened, opened, visible)
-        cross_masks = self._cross_masks(memory.source, side.current[:, None] - opened)
-        x = entry.x
+        """Run the decoder over all positions of its input at once.
+
+        Args:
+            encoded: the encoded source.
+            target_input: (windows, target length), the start symbol first.
+            weights_out, cross_weights_out: if given, the weights of self- and cross-attention are appended to them.
+
+        Returns:
+            (windows, target length, width).
+        """
+        positions = shifted_positions(target_input.segments, encoded.shift)  # (windows, target length)
+        embedded = self._embed(target_input, positions, self.target_embedding, self.target_positions)
+        opened, layers, length = opened_segments(target_input.tokens), len(self.decoder), target_input.tokens.shape[1]
+        visible = causal_mask(length, length, target_input.tokens.device)  # padding comes last: no real query sees it
+        masks = layer_masks(self.settings, layers, opened, opened, visible)
+        cross_masks = self._cross_masks(encoded.source, target_input.current[:, None] - opened)
+        x = embedded.x
         for i, (layer, mask, cross) in enumerate(zip(self.decoder, masks, cross_masks, strict=True)):
-            x = x if i == 0 or entry.again is None else x + entry.again
+            x = x if i == 0 or embedded.per_layer_embedding is None else x + embedded.per_layer_embedding
             own = None if mask is visible else mask  # plain causality has a faster kernel, which needs no mask
-            run = layer if record is None else layer.forward
-            x = run(x, memory.hidden, own, cross, entry.turn, record, cross_record)
+            run = layer if weights_out is None else layer.forward
+            x = run(x, encoded.hidden, own, cross, embedded.rope, weights_out, cross_weights_out)
         hidden: Tensor = self.decoder_norm(x)
         return hidden
 
     @torch.no_grad()
     def attention(self, source: PaddedSequences, target: PaddedSequences) -> AttentionWeights:
         """Teacher-forced attention weights, for the analyses."""
-        encoder: Record = []
-        decoder: Record = []
-        cross: Record = []
+        encoder: WeightsOut = []
+        decoder: WeightsOut = []
+        cross: WeightsOut = []
         self.decode(self.encode(source, encoder), decoder_input(target), decoder, cross)
         return AttentionWeights(tuple(encoder), tuple(decoder), tuple(cross))
 
     @torch.no_grad()
-    def start(
-        self, memory: Memory, beam: int = 1, current: Tensor | None = None, room: int | None = None
-    ) -> DecoderCache:
-        """Begin `beam` hypotheses for each window; the first token to give to `step` is the start symbol.
+    def init_cache(
+        self, encoded: EncoderOutput, beam: int = 1, current: Tensor | None = None, capacity: int | None = None
+    ) -> TreeKVCache:
+        """An empty KV cache for step-by-step decoding; the first token to give to `decode_step` is the start symbol.
 
-        `current` is the segment the current sentence will have on the target, (windows,): if not given, as many
-        context sentences as the source has, within what target windows may have. There is room for so many tokens of a
-        window, and more is made when needed.
+        Args:
+            encoded: the encoded source.
+            beam: hypotheses for each window.
+            current: (windows,) segment that the current sentence will have on the target. By default, as many context
+                sentences as the source has, within what target windows may have.
+            capacity: columns to allocate, one for each token of each hypothesis; the cache grows when they are used up.
         """
         if current is None:
-            current = memory.source.current.clamp(max=self.windows.target[0])
+            current = encoded.source.current.clamp(max=self.windows.target[0])
         # (layers, 2, windows, heads, source length, head width)
-        remembered = torch.stack(
-            [torch.stack(layer.cross_attention.remember(memory.hidden)) for layer in self._decoder_layers]
+        cross_kv = torch.stack(
+            [torch.stack(layer.cross_attention.project_kv(encoded.hidden)) for layer in self._decoder_layers]
         )
-        layers, two, windows, heads, _, head_width = remembered.shape
-        room = room or beam * BLOCK
-        past = remembered.new_empty(layers, two, windows, room, heads, head_width)
-        branch = torch.zeros(windows, beam, room, dtype=torch.bool, device=past.device)
-        none = current.new_zeros(windows, beam)
-        return DecoderCache(
-            past=past,
-            branch=branch,
-            sentences=current.new_zeros(windows, room),
-            read=none,
-            closed=none.clone(),
-            used=current.new_zeros(()),
-            remembered=remembered,
-            source=memory.source,
-            shift=memory.shift,
+        layers, two, windows, heads, _, head_width = cross_kv.shape
+        capacity = capacity or beam * CAPACITY_STEP
+        zeros = current.new_zeros(windows, beam)
+        return TreeKVCache(
+            self_kv=cross_kv.new_empty(layers, two, windows, capacity, heads, head_width),
+            ancestor_mask=torch.zeros(windows, beam, capacity, dtype=torch.bool, device=cross_kv.device),
+            opened_segments=current.new_zeros(windows, capacity),
+            lengths=zeros,
+            num_separators=zeros.clone(),
+            write_pos=current.new_zeros(()),
+            cross_kv=cross_kv,
+            source=encoded.source,
+            shift=encoded.shift,
             current=current,
         )
 
     @torch.no_grad()
-    def step(self, cache: DecoderCache, tokens: Tensor, columns: int | None = None, last: bool = False) -> Tensor:
-        """Read the next tokens of each row, (rows, new): (rows, new, width), as teacher forcing would give it.
+    def decode_step(
+        self, cache: TreeKVCache, tokens: Tensor, columns: int | None = None, last_only: bool = False
+    ) -> Tensor:
+        """Run the decoder over the next tokens of each hypothesis, and add them to the cache.
 
-        With `last`, where there is one row to a window, only for the last of them: (rows, 1, width).
+        Args:
+            cache: what has been read so far.
+            tokens: (rows, new). PAD is skipped, so that prefixes of different lengths can be read together.
+            columns: attention spans so many columns of the cache, in use or not, so that shapes stay the same.
+            last_only: compute the last position alone; for one hypothesis to a window.
 
-        PAD is skipped over, so that prefixes of different lengths can be read together; what comes out there is noise.
-        With `columns`, attention spans so many columns of the cache, in use or not: shapes that stay as they are.
+        Returns:
+            (rows, new, width), as teacher forcing would give it, or (rows, 1, width); undefined on PAD.
         """
         rows, new = tokens.shape
         windows = cache.current.shape[0]
         segments = segments_of(tokens)  # (rows, new), counted from the first of the new tokens, as positions are
         shift = cache.shift.repeat_interleave(cache.beam, output_size=rows)
-        before, closed = cache.read.view(-1), cache.closed.view(-1)
-        positions = shifted_positions(segments, shift) + (before + closed * shift)[:, None]
-        segments = torch.where(segments < 0, segments, segments + closed[:, None])
-        side = PaddedSequences(
+        lengths, separators = cache.lengths.view(-1), cache.num_separators.view(-1)
+        positions = shifted_positions(segments, shift) + (lengths + separators * shift)[:, None]
+        segments = torch.where(segments < 0, segments, segments + separators[:, None])
+        target_input = PaddedSequences(  # (windows, beam · new)
             tokens.reshape(windows, -1), segments.reshape(windows, -1), cache.current
-        )  # (windows, beam · new)
-        entry = self._enter(side, positions.reshape(windows, -1), self.target_embedding, self.target_positions)
-        reading = cache.append(tokens, columns)
+        )
+        embedded = self._embed(
+            target_input, positions.reshape(windows, -1), self.target_embedding, self.target_positions
+        )
+        inputs = cache.append(tokens, columns)
         layers = len(self.decoder)
-        masks = masks_of_layers(self.settings, layers, reading.queries, reading.sentences, reading.visible)
-        cross_masks = self._cross_masks(cache.source, cache.current[:, None] - reading.queries)
-        x = entry.x
+        masks = layer_masks(self.settings, layers, inputs.query_segments, inputs.key_segments, inputs.mask)
+        cross_masks = self._cross_masks(cache.source, cache.current[:, None] - inputs.query_segments)
+        x = embedded.x
         for i, layer in enumerate(self._decoder_layers):
-            x = x if i == 0 or entry.again is None else x + entry.again
-            keys, values = cache.remembered[i]
-            only_last = last and i == layers - 1
-            x = layer.step(x, reading.pasts[i], keys, values, masks[i], cross_masks[i], entry.turn, only_last)
+            x = x if i == 0 or embedded.per_layer_embedding is None else x + embedded.per_layer_embedding
+            keys, values = cache.cross_kv[i]
+            last = last_only and i == layers - 1
+            x = layer.decode_step(x, inputs.layers[i], keys, values, masks[i], cross_masks[i], embedded.rope, last)
         hidden: Tensor = self.decoder_norm(x)
-        return hidden.view(rows, 1 if last else new, -1)
+        return hidden.view(rows, 1 if last_only else new, -1)
 
-    def _with_hidden_words(self, source: PaddedSequences) -> PaddedSequences:
-        """In training, some words of the current sentence give way to START, which no source has otherwise."""
+    def _word_dropout(self, source: PaddedSequences) -> PaddedSequences:
+        """In training, replace some words of the current sentence by START, which no source has otherwise."""
         rate = self.settings.word_dropout
         if not self.training or not rate:
             return source
         words = (source.segments == source.current[:, None]) & (source.tokens >= SPECIALS)
-        hidden = words & (torch.rand(words.shape, device=words.device) < rate)
-        return replace(source, tokens=source.tokens.masked_fill(hidden, START))
+        dropped = words & (torch.rand(words.shape, device=words.device) < rate)
+        return replace(source, tokens=source.tokens.masked_fill(dropped, START))
 
-    def _enter(
-        self, side: PaddedSequences, positions: Tensor, table: nn.Embedding, learned: nn.Embedding | None
-    ) -> Entry:
-        """Tokens, positions and segments, added up."""
+    def _embed(
+        self, sequences: PaddedSequences, positions: Tensor, table: nn.Embedding, learned: nn.Embedding | None
+    ) -> Embedded:
+        """The sum of token, position and segment embeddings."""
         width = self.settings.d_model
-        x = table(side.tokens) * math.sqrt(width)  # (windows, length, width)
-        turn = None
+        x = table(sequences.tokens) * math.sqrt(width)  # (windows, length, width)
+        rope = None
         if self.settings.positions == "rotary":
-            turn = rotary(positions, width // self.settings.heads)
+            rope = rope_angles(positions, width // self.settings.heads)
         elif learned is not None:
             # the furthest row serves for all beyond it, which no window has and only a runaway hypothesis reaches
             x = x + learned(positions.clamp(max=learned.num_embeddings - 1))
@@ -239,10 +267,12 @@ class Transformer(nn.Module):
             x = x + sinusoids(positions, width).to(x.dtype)
         x = x.to(_working_precision(x))
         if self.segment_embedding is None:
-            return Entry(self.dropout(x), None, turn)
-        added = self.segment_embedding(side.segments, side.current).to(x.dtype)  # (windows, length, width)
-        again = added if self.settings.segment_embeddings_at == "every-layer" else None
-        return Entry(self.dropout(x + added), again, turn)
+            return Embedded(self.dropout(x), None, rope)
+        # The start symbol has the label of the current sentence, as in the authors' code; its position is in segment 0.
+        segments = torch.where(sequences.tokens == START, sequences.current[:, None], sequences.segments)
+        added = self.segment_embedding(segments, sequences.current).to(x.dtype)  # (windows, length, width)
+        every_layer = self.settings.segment_embeddings_at == "every-layer"
+        return Embedded(self.dropout(x + added), added if every_layer else None, rope)
 
     def _cross_masks(self, source: PaddedSequences, distance: Tensor) -> list[Tensor]:
         """What target tokens see of the source, by how far their sentence is from the current one, (windows, queries).
@@ -250,8 +280,8 @@ class Transformer(nn.Module):
         By distance, because the two sides may have different numbers of context sentences.
         """
         key_distance = source.current[:, None] - source.segments
-        visible = whole_window(source.segments >= 0)
-        return masks_of_layers(self.settings, len(self.decoder), distance, key_distance, visible)
+        visible = padding_mask(source.segments >= 0)
+        return layer_masks(self.settings, len(self.decoder), distance, key_distance, visible)
 
 
 def _working_precision(x: Tensor) -> torch.dtype:

@@ -45,11 +45,11 @@ def matrices(model: Transformer) -> dict[str, int]:
     stacked: dict[nn.Module, int] = {}
     for module in model.modules():
         if isinstance(module, SelfAttention):
-            stacked[module.queries_keys_values] = 3
+            stacked[module.qkv_proj] = 3
         elif isinstance(module, CrossAttention):
-            stacked[module.keys_values] = 2
+            stacked[module.kv_proj] = 2
         elif isinstance(module, FeedForward) and module.activation == "swiglu":
-            stacked[module.wider] = 2
+            stacked[module.up_proj] = 2
     return {
         f"{name}.weight": stacked.get(module, 1)
         for name, module in model.named_modules()

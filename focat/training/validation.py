@@ -12,7 +12,7 @@ import torch
 from focat.config import Settings
 from focat.corpus.store import Split
 from focat.corpus.tokenizer import Tokenizer
-from focat.model.greedy import current_sentence, greedy
+from focat.model.greedy import after_last_separator, greedy_decode
 from focat.model.transformer import Transformer
 from focat.training.distributed import Processes
 from focat.training.objective import Losses, chunked_loss, token_weights
@@ -73,7 +73,7 @@ def translate_sentences(
         lengths = int(windows.source.lengths[some].max()), int(windows.target.lengths[some].max())
         batch = gather(split, windows, some, *lengths).to(str(device))
         with precision():
-            decoded = greedy(
+            decoded = greedy_decode(
                 model, batch.source, settings.decoding.max_length_ratio, settings.decoding.max_length_offset
             )
         for sentence, tokens in zip(windows.current[some].tolist(), decoded, strict=True):
@@ -81,7 +81,7 @@ def translate_sentences(
                 Sample(
                     tokenizer.source.decode(split.source[sentence]),
                     tokenizer.target.decode(split.target[sentence]),
-                    tokenizer.target.decode(current_sentence(tokens)),
+                    tokenizer.target.decode(after_last_separator(tokens)),
                 )
             )
     return samples

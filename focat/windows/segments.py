@@ -22,9 +22,10 @@ def segments_of(tokens: Tokens) -> Tokens:
 
 
 def decoder_input(target: PaddedSequences) -> PaddedSequences:
-    """What the decoder reads while it must produce `target`: the same one step later, behind a start symbol.
+    """The decoder's input in teacher forcing: `target` shifted right by one, after a start symbol.
 
-    The start symbol is in segment 0, wherever the current sentence is.
+    The start symbol is in segment 0, wherever the current sentence is; its segment embedding alone is that of the
+    current sentence (`Transformer`).
     """
     tokens, segments = target.tokens.roll(1, -1), target.segments.roll(1, -1)
     tokens[:, 0], segments[:, 0] = START, 0

@@ -285,10 +285,10 @@ def test_all_read_in_the_same_memory() -> None:
     searcher = in_places([small(words=30)], beam=2)
     searcher(requests(12))
     rooms = [cache for room in searcher.anterooms._kept.values() for cache in room.caches]
-    largest = {name: max(getattr(cache, name).numel() for cache in rooms) for name in ("past", "remembered")}
+    largest = {name: max(getattr(cache, name).numel() for cache in rooms) for name in ("self_kv", "cross_kv")}
     memory = {name: {getattr(cache, name).data_ptr() for cache in rooms[-2:]} for name in largest}
     assert len(rooms) > 2
-    assert {name: len(where) for name, where in memory.items()} == {"past": 1, "remembered": 1}
+    assert {name: len(where) for name, where in memory.items()} == {"self_kv": 1, "cross_kv": 1}
     assert [each.numel() for each in searcher._shared.values()] == list(largest.values())
 
 

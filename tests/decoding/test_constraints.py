@@ -22,7 +22,7 @@ def test_as_many_sentences_as_asked_for(liked: int | None, settings: dict[str, o
     model = small(words=6, positions="learned", seed=liked or 0)
     with torch.no_grad():
         if liked is not None:  # what every hidden state points to
-            model.decoder[-1].around_feedforward.norm.bias[:] = 2.0
+            model.decoder[-1].feedforward_residual.norm.bias[:] = 2.0
             model.output_weight[liked] = 2.0
     requests = [
         Request(

@@ -16,7 +16,7 @@ from focat.corpus.vocabulary import END, SEPARATOR, SPECIALS
 from focat.decoding.engine import Searcher
 from focat.decoding.requests import Hypothesis, Request
 from focat.errors import FocatError
-from focat.model.greedy import greedy
+from focat.model.greedy import greedy_decode
 from focat.windows.batch import PaddedSequences
 from focat.windows.segments import segments_of
 from tests.decoding.slow_search import all_translations, scored, slow_beam, small
@@ -123,7 +123,7 @@ def test_a_beam_of_one_is_greedy() -> None:
     windows = [source(2, 3, words=30, seed=1), source(4, 1, words=30, seed=2)]
     tokens = torch.tensor(windows)
     padded = PaddedSequences(tokens, segments_of(tokens), torch.tensor([1, 1]))
-    rows = greedy(model, padded, max_length_ratio=2.0, max_length_offset=20)
+    rows = greedy_decode(model, padded, max_length_ratio=2.0, max_length_offset=20)
     found = Searcher([model], SearchSettings(beam=1))([Request(window) for window in windows])
     for row, [hypothesis] in zip(rows.tolist(), found, strict=True):
         length = len(hypothesis.tokens) - (not hypothesis.finished)  # greedy does not close what the limit cuts

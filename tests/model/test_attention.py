@@ -20,22 +20,22 @@ def test_fused_is_materialised(kind: str) -> None:
     mask = masks.get(kind)
     if mask is not None:
         mask[..., 0] = True
-    record: list[torch.Tensor] = []
-    slow = attend(queries, keys, values, mask, causal=kind == "causal", record=record)
+    weights: list[torch.Tensor] = []
+    slow = attend(queries, keys, values, mask, causal=kind == "causal", weights_out=weights)
     fast = attend(queries, keys, values, mask, causal=kind == "causal")
     torch.testing.assert_close(fast, slow, atol=1e-5, rtol=0)
-    assert record[0].shape == (3, 4, 6, 6)
-    torch.testing.assert_close(record[0].sum(-1), torch.ones(3, 4, 6))
+    assert weights[0].shape == (3, 4, 6, 6)
+    torch.testing.assert_close(weights[0].sum(-1), torch.ones(3, 4, 6))
 
 
 def test_weights_by_hand() -> None:
     queries = torch.tensor([[[[2.0, 0.0]]]])
     keys = torch.tensor([[[[1.0, 5.0], [0.0, 1.0], [9.0, 9.0]]]])
     values = torch.tensor([[[[1.0, 0.0], [0.0, 1.0], [7.0, 7.0]]]])
-    record: list[torch.Tensor] = []
-    attend(queries, keys, values, torch.tensor([True, True, False]), record=record)
+    weights: list[torch.Tensor] = []
+    attend(queries, keys, values, torch.tensor([True, True, False]), weights_out=weights)
     first = 1 / (1 + math.exp(-2 / math.sqrt(2)))
-    assert record[0].flatten().tolist() == pytest.approx([first, 1 - first, 0.0])
+    assert weights[0].flatten().tolist() == pytest.approx([first, 1 - first, 0.0])
 
 
 @pytest.mark.parametrize("pattern", ["full", "long-short", "group"])
@@ -63,12 +63,12 @@ def test_fused_projections_start_like_separate_ones() -> None:
     bound = math.sqrt(6 / (2 * width)) / math.sqrt(2)
     attention, cross = SelfAttention(width, 4, 0.0), CrossAttention(width, 4, 0.0)
     for weight in (
-        *attention.queries_keys_values.weight.chunk(3),
-        cross.queries.weight,
-        *cross.keys_values.weight.chunk(2),
+        *attention.qkv_proj.weight.chunk(3),
+        cross.q_proj.weight,
+        *cross.kv_proj.weight.chunk(2),
     ):
         assert 0.98 * bound < weight.abs().max() <= bound
-    assert not attention.queries_keys_values.bias.any()
+    assert not attention.qkv_proj.bias.any()
 
 
 def test_attention_dropout_only_in_training() -> None:

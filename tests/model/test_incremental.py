@@ -12,7 +12,7 @@ from torch import Tensor
 
 from focat.config.schema import WindowSettings
 from focat.corpus.vocabulary import PAD, START
-from focat.model import Memory, Transformer
+from focat.model import EncoderOutput, Transformer
 from focat.windows.batch import PaddedSequences
 from focat.windows.segments import decoder_input
 from tests.model.examples import pair, side, tiny, window
@@ -24,11 +24,11 @@ SEGMENTS = [
 ]
 
 
-def step_by_step(model: Transformer, memory: Memory, target: PaddedSequences, chunks: list[int]) -> Tensor:
+def step_by_step(model: Transformer, memory: EncoderOutput, target: PaddedSequences, chunks: list[int]) -> Tensor:
     """Hidden representations, reading the decoder's input in pieces of these lengths."""
-    cache = model.start(memory, current=target.current)
+    cache = model.init_cache(memory, current=target.current)
     pieces = decoder_input(target).tokens.split(chunks, 1)
-    return torch.cat([model.step(cache, piece) for piece in pieces], 1)
+    return torch.cat([model.decode_step(cache, piece) for piece in pieces], 1)
 
 
 @pytest.mark.parametrize("attention", ["full", "long-short", "group"])
@@ -58,9 +58,9 @@ def test_with_fewer_sentences_on_the_target(attention: str, before: int, after: 
     source = side(window(1, 2, 3, 1, 2), window(2, 2, 1), current=[2, 0])
     rows = ([2] * (before + 1 + after), [3] * (1 + after))
     target = side(*(window(*lengths) for lengths in rows), current=[before, 0])
-    cache = model.start(model.encode(source))
+    cache = model.init_cache(model.encode(source))
     assert torch.equal(cache.current, target.current)
-    stepped = torch.cat([model.step(cache, column) for column in decoder_input(target).tokens.split(1, 1)], 1)
+    stepped = torch.cat([model.decode_step(cache, column) for column in decoder_input(target).tokens.split(1, 1)], 1)
     real = target.tokens != PAD
     torch.testing.assert_close(stepped[real], model(source, target)[real])
 
@@ -78,11 +78,11 @@ def test_prefixes_of_different_lengths(attention: str, front: bool) -> None:
     prefix = torch.full((3, 4), PAD)
     for row, length in enumerate(lengths):
         prefix[row, 4 - length if front else 0 :][:length] = tokens[row, :length]
-    cache = model.start(model.encode(source))
-    assert model.step(cache, prefix).isfinite().all()
+    cache = model.init_cache(model.encode(source))
+    assert model.decode_step(cache, prefix).isfinite().all()
     for i in range(2):
         column = torch.stack([tokens[row, length + i] for row, length in enumerate(lengths)])
-        hidden = model.step(cache, column[:, None])
+        hidden = model.decode_step(cache, column[:, None])
         wanted = torch.stack([forced[row, length + i] for row, length in enumerate(lengths)])
         torch.testing.assert_close(hidden[:, 0], wanted)
 
@@ -99,17 +99,17 @@ def test_rows_of_a_beam_share_their_source() -> None:
         memory = model.encode(source)
         twice = memory.select(torch.tensor([0, 0, 1, 1, 2, 2]))
         tokens = decoder_input(target).tokens[:, :5]
-        cache = model.start(memory, beam=2)
-        model.step(cache, tokens[:, :3])
+        cache = model.init_cache(memory, beam=2)
+        model.decode_step(cache, tokens[:, :3])
         rows = torch.tensor([1, 0, 3, 3, 4, 5])
         cache.reorder(rows)
         tokens = torch.cat((tokens[rows, :3], tokens[:, 3:]), 1)
         whole = PaddedSequences(tokens, decoder_side_segments(tokens), target.current)
         forced = model.decode(twice, whole)
-        torch.testing.assert_close(model.step(cache, tokens[:, 3:4]), forced[:, 3:4])
+        torch.testing.assert_close(model.decode_step(cache, tokens[:, 3:4]), forced[:, 3:4])
         kept = torch.tensor([4, 5, 1, 0])
-        cache.select(kept)
-        torch.testing.assert_close(model.step(cache, tokens[kept, 4:5]), forced[kept, 4:5])
+        cache.select_rows(kept)
+        torch.testing.assert_close(model.decode_step(cache, tokens[kept, 4:5]), forced[kept, 4:5])
 
 
 def decoder_side_segments(tokens: Tensor) -> Tensor:
@@ -122,20 +122,20 @@ def test_candidates_share_a_prefix() -> None:
     source, target = pair()
     model = tiny(3)
     memory = model.encode(source)
-    cache = model.start(memory)
+    cache = model.init_cache(memory)
     tokens = decoder_input(target).tokens
-    model.step(cache, tokens[:, :3])
+    model.decode_step(cache, tokens[:, :3])
     rows = torch.tensor([2, 0, 0, 1, 2])
-    cache.select(rows)
+    cache.select_rows(rows)
     ends = torch.tensor([[4, 5], [6, 3], [8, 9], [10, 11], [12, 13]])
     whole = torch.cat((tokens[rows, :3], ends), 1)
     forced = model.decode(
         memory.select(rows), PaddedSequences(whole, decoder_side_segments(whole), target.current[rows])
     )
-    torch.testing.assert_close(model.step(cache, ends), forced[:, 3:])
+    torch.testing.assert_close(model.decode_step(cache, ends), forced[:, 3:])
 
 
-def test_hypotheses_longer_than_a_block() -> None:
+def test_hypotheses_longer_than_the_cache_was_made_for() -> None:
     target = side(window(100, 60))
     model = tiny(5, WindowSettings(before=2, max_tokens=200), heads=2)
     forced = model(target, target)
@@ -147,9 +147,32 @@ def test_the_first_token_is_the_start_symbol() -> None:
     source, target = pair()
     assert (decoder_input(target).tokens[:, 0] == START).all()
     model = tiny()
-    cache = model.start(model.encode(source))
+    cache = model.init_cache(model.encode(source))
     assert cache.length == 0
-    torch.testing.assert_close(model.step(cache, torch.full((3, 1), START)), model(source, target)[:, :1])
+    torch.testing.assert_close(model.decode_step(cache, torch.full((3, 1), START)), model(source, target)[:, :1])
+
+
+@pytest.mark.parametrize("kind", ["learned", "sinusoidal"])
+def test_the_start_symbol_has_the_segment_embedding_of_the_current_sentence(kind: str) -> None:
+    """The label of the authors' code, in teacher forcing and in the first step; context has other labels."""
+    source, target = pair()
+    model = tiny(3, segment_embeddings=kind)
+    assert model.segment_embedding is not None
+    encoded, target_input = model.encode(source), decoder_input(target)
+
+    def first_position() -> Tensor:
+        forced = model.decode(encoded, target_input)
+        cache = model.init_cache(encoded, current=target.current)
+        prefix = model.decode_step(cache, target_input.tokens[:, :2])  # what a forced prefix begins with
+        torch.testing.assert_close(prefix, forced[:, :2])
+        return forced[:, 0]
+
+    before = first_position()
+    with torch.no_grad():
+        model.segment_embedding.table[2:] += 1.0  # of all context sentences
+        torch.testing.assert_close(first_position(), before)
+        model.segment_embedding.table[1] += torch.linspace(0, 1, 16)
+        assert not torch.isclose(first_position(), before).all(1).any()
 
 
 def test_windows_that_go_on() -> None:
@@ -157,16 +180,16 @@ def test_windows_that_go_on() -> None:
     source, target = pair()
     model = tiny(3)
     memory = model.encode(source)
-    cache = model.start(memory, room=50)
+    cache = model.init_cache(memory, capacity=50)
     tokens = decoder_input(target).tokens
-    model.step(cache, tokens[:, :3])
+    model.decode_step(cache, tokens[:, :3])
     kept = torch.tensor([2, 0])
-    cache.keep(kept)
+    cache.keep_windows(kept)
     forced = model.decode(
         memory.select(kept), PaddedSequences(tokens[kept], decoder_side_segments(tokens[kept]), target.current[kept])
     )
-    torch.testing.assert_close(model.step(cache, tokens[kept, 3:4]), forced[:, 3:4])
-    cache.widen(2)
-    again = model.step(cache, tokens[kept, 4:5].repeat_interleave(2, 0))
+    torch.testing.assert_close(model.decode_step(cache, tokens[kept, 3:4]), forced[:, 3:4])
+    cache.expand_beams(2)
+    again = model.decode_step(cache, tokens[kept, 4:5].repeat_interleave(2, 0))
     torch.testing.assert_close(again, forced[:, 4:5].repeat_interleave(2, 0))
     assert cache.capacity == 50

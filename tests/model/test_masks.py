@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from focat.config.schema import ModelSettings
 from focat.corpus.vocabulary import SEPARATOR, START
 from focat.errors import FocatError
-from focat.model import masks as patterns
+from focat.model import masks
 from focat.windows.batch import PaddedSequences
 from focat.windows.segments import decoder_input
 from tests.model.examples import pair, side, tiny, window
@@ -34,17 +34,17 @@ def labels(target: PaddedSequences) -> list[list[int]]:
 
 def test_a_decoder_position_is_in_the_sentence_of_its_label() -> None:
     target = side(window(2, 1, 3), window(2), window(2, 2))
-    opened = patterns.opened_segments(decoder_input(target).tokens)
+    opened = masks.opened_segments(decoder_input(target).tokens)
     real = target.segments >= 0
     assert (opened == target.segments)[real].all()
-    assert patterns.opened_segments(torch.tensor([[START, 9, SEPARATOR, SEPARATOR, 9]])).tolist() == [[0, 0, 1, 2, 2]]
+    assert masks.opened_segments(torch.tensor([[START, 9, SEPARATOR, SEPARATOR, 9]])).tolist() == [[0, 0, 1, 2, 2]]
 
 
 @given(st.lists(LENGTHS, min_size=1, max_size=3), st.integers(0, 2))
 def test_own_sentence_in_the_encoder(lengths: list[list[int]], pads: int) -> None:
     source = side(*(window(*each) for each in lengths), pads=pads)
-    visible = patterns.whole_window(source.segments >= 0)
-    found = patterns.own_sentence(source.segments, source.segments, visible)[:, 0]
+    visible = masks.padding_mask(source.segments >= 0)
+    found = masks.own_sentence_mask(source.segments, source.segments, visible)[:, 0]
     for segments, mask in zip(source.segments.tolist(), found.tolist(), strict=True):
         real = [segment >= 0 for segment in segments]
         assert mask == slow_mask(segments, segments, [real] * len(segments))
@@ -53,9 +53,9 @@ def test_own_sentence_in_the_encoder(lengths: list[list[int]], pads: int) -> Non
 @given(LENGTHS)
 def test_own_sentence_in_the_decoder(lengths: list[int]) -> None:
     tokens = decoder_input(side(window(*lengths))).tokens
-    opened = patterns.opened_segments(tokens)
+    opened = masks.opened_segments(tokens)
     length = tokens.shape[1]
-    found = patterns.own_sentence(opened, opened, patterns.causal(length, length, tokens.device))[0, 0]
+    found = masks.own_sentence_mask(opened, opened, masks.causal_mask(length, length, tokens.device))[0, 0]
     for q in range(length):
         for k in range(length):
             assert found[q, k] == (k <= q and opened[0, q] == opened[0, k])
@@ -63,7 +63,7 @@ def test_own_sentence_in_the_decoder(lengths: list[int]) -> None:
 
 @given(st.integers(1, 4), st.lists(st.booleans(), min_size=4, max_size=7))
 def test_causality_over_padding(queries: int, real: list[bool]) -> None:
-    found = patterns.causal_over(torch.tensor([real]), queries)[0, 0]
+    found = masks.causal_mask_with_padding(torch.tensor([real]), queries)[0, 0]
     for q in range(queries):
         at = len(real) - queries + q
         assert found[q].tolist() == [k == at or (k < at and real[k]) for k in range(len(real))]
@@ -71,20 +71,20 @@ def test_causality_over_padding(queries: int, real: list[bool]) -> None:
 
 def test_long_short_and_group() -> None:
     own, visible = torch.eye(3, dtype=torch.bool)[None, None], torch.ones(1, 1, 1, 3, dtype=torch.bool)
-    mask = patterns.long_short(own, visible, heads=4, local_heads=3)
+    mask = masks.long_short_mask(own, visible, heads=4, local_heads=3)
     assert mask.shape == (1, 4, 3, 3)
     for head in range(4):
         assert torch.equal(mask[0, head], own[0, 0] if head < 3 else visible.expand(1, 1, 3, 3)[0, 0])
-    assert [mask is visible for mask in patterns.group(own, visible, 4, (1, 3))] == [False, True, False, True]
+    assert [mask is visible for mask in masks.group_masks(own, visible, 4, (1, 3))] == [False, True, False, True]
 
 
 def test_the_top_two_layers_are_global_unless_told() -> None:
     segments = torch.tensor([[0, 1]])
-    visible = patterns.whole_window(segments >= 0)
+    visible = masks.padding_mask(segments >= 0)
     for layers, given_layers, wanted in ((4, None, [2, 3]), (1, None, [0]), (3, (0,), [0])):
         chosen = ModelSettings(preset="tiny", attention="group", global_layers=given_layers)
-        masks = patterns.masks_of_layers(chosen, layers, segments, segments, visible)
-        assert [i for i, mask in enumerate(masks) if mask is visible] == wanted
+        found = masks.layer_masks(chosen, layers, segments, segments, visible)
+        assert [i for i, mask in enumerate(found) if mask is visible] == wanted
 
 
 @pytest.mark.parametrize("pattern", ["full", "long-short", "group"])

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from focat.config.schema import WindowSettings
 from focat.corpus.vocabulary import SEPARATOR
 from focat.model.positions import (
+    apply_rope,
     furthest_position,
-    rotary,
-    rotate,
+    rope_angles,
     sequence_shift,
     shifted_positions,
     sinusoids,
@@ -93,7 +93,7 @@ def test_sinusoids_are_the_published_table(width: int) -> None:
 
 def test_rotation_turns_pairs_by_position() -> None:
     x = torch.randn(1, 1, 3, 8)
-    found = rotate(x, rotary(torch.tensor([[0, 5, 9]]), 8))
+    found = apply_rope(x, rope_angles(torch.tensor([[0, 5, 9]]), 8))
     for t, position in enumerate([0, 5, 9]):
         for i in range(4):
             pair = complex(x[0, 0, t, i], x[0, 0, t, i + 4])

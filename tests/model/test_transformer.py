@@ -76,37 +76,39 @@ def slow_forward(model: Transformer, source: list[int], target: list[int], shift
     def norm(xs: list[Tensor], name: str) -> list[Tensor]:
         return [slow_norm(x, weights, name) for x in xs]
 
-    def around(xs: list[Tensor], block: Callable[[list[Tensor]], list[Tensor]], name: str) -> list[Tensor]:
+    def residual(xs: list[Tensor], block: Callable[[list[Tensor]], list[Tensor]], name: str) -> list[Tensor]:
         added = block(norm(xs, f"{name}.norm") if pre else xs)
         sums = [x + each for x, each in zip(xs, added, strict=True)]
         return sums if pre else norm(sums, f"{name}.norm")
 
     def self_attention(xs: list[Tensor], name: str, causal: bool) -> list[Tensor]:
-        triples = [linear(x, f"{name}.queries_keys_values").split(width) for x in xs]
+        triples = [linear(x, f"{name}.qkv_proj").split(width) for x in xs]
         queries, keys, values = ([triple[part] for triple in triples] for part in range(3))
-        return [linear(x, f"{name}.output") for x in slow_attention(queries, keys, values, heads, causal)]
+        return [linear(x, f"{name}.out_proj") for x in slow_attention(queries, keys, values, heads, causal)]
 
     def cross_attention(xs: list[Tensor], name: str) -> list[Tensor]:
-        pairs = [linear(x, f"{name}.keys_values").split(width) for x in encoded]
-        queries = [linear(x, f"{name}.queries") for x in xs]
+        pairs = [linear(x, f"{name}.kv_proj").split(width) for x in encoded]
+        queries = [linear(x, f"{name}.q_proj") for x in xs]
         keys, values = ([each[part] for each in pairs] for part in range(2))
-        return [linear(x, f"{name}.output") for x in slow_attention(queries, keys, values, heads, causal=False)]
+        return [linear(x, f"{name}.out_proj") for x in slow_attention(queries, keys, values, heads, causal=False)]
 
     def feedforward(xs: list[Tensor], name: str) -> list[Tensor]:
         out = []
         for x in xs:
-            wide = linear(x, f"{name}.wider")
+            wide = linear(x, f"{name}.up_proj")
             gated = wide[: settings.d_ff].clone().apply_(lambda v: slow_activation(v, settings.activation))
             up = wide[settings.d_ff :] if settings.activation == "swiglu" else 1.0
-            out.append(linear(gated * up, f"{name}.back"))
+            out.append(linear(gated * up, f"{name}.down_proj"))
         return out
 
     def run(xs: list[Tensor], layer: str, decoder: bool) -> list[Tensor]:
-        xs = around(xs, lambda xs: self_attention(xs, f"{layer}.attention", decoder), f"{layer}.around_attention")
+        xs = residual(
+            xs, lambda xs: self_attention(xs, f"{layer}.self_attention", decoder), f"{layer}.self_attention_residual"
+        )
         if decoder:
             block = f"{layer}.cross_attention"
-            xs = around(xs, lambda xs: cross_attention(xs, block), f"{layer}.around_cross_attention")
-        return around(xs, lambda xs: feedforward(xs, f"{layer}.feedforward"), f"{layer}.around_feedforward")
+            xs = residual(xs, lambda xs: cross_attention(xs, block), f"{layer}.cross_attention_residual")
+        return residual(xs, lambda xs: feedforward(xs, f"{layer}.feedforward"), f"{layer}.feedforward_residual")
 
     encoded = embed(source, "source_embedding")
     for i in range(settings.encoder_layers):
@@ -297,7 +299,7 @@ def test_half_precision_is_close(variant: dict[str, Any]) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         half = logits_of(model, source, target)
         memory = model.encode(source)
-        stepped = model.step(model.start(memory), torch.full((3, 1), START))
+        stepped = model.decode_step(model.init_cache(memory), torch.full((3, 1), START))
     assert half.dtype == torch.bfloat16
     assert (half.float() - exact).abs().max() < 0.1 * exact.abs().max()
     assert stepped.isfinite().all()

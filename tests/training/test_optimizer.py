@@ -53,16 +53,16 @@ def test_a_step_by_hand() -> None:
 def test_which_matrices_there_are() -> None:
     found = matrices(model(activation="swiglu"))
     assert set(found) == {
-        *(f"encoder.0.{name}.weight" for name in ("attention.queries_keys_values", "attention.output")),
-        *(f"encoder.0.feedforward.{name}.weight" for name in ("wider", "back")),
-        *(f"decoder.0.{name}.weight" for name in ("attention.queries_keys_values", "attention.output")),
-        *(f"decoder.0.cross_attention.{name}.weight" for name in ("queries", "keys_values", "output")),
-        *(f"decoder.0.feedforward.{name}.weight" for name in ("wider", "back")),
+        *(f"encoder.0.{name}.weight" for name in ("self_attention.qkv_proj", "self_attention.out_proj")),
+        *(f"encoder.0.feedforward.{name}.weight" for name in ("up_proj", "down_proj")),
+        *(f"decoder.0.{name}.weight" for name in ("self_attention.qkv_proj", "self_attention.out_proj")),
+        *(f"decoder.0.cross_attention.{name}.weight" for name in ("q_proj", "kv_proj", "out_proj")),
+        *(f"decoder.0.feedforward.{name}.weight" for name in ("up_proj", "down_proj")),
     }
     assert {name.split(".", 2)[2]: count for name, count in found.items() if count > 1} == {
-        "attention.queries_keys_values.weight": 3,
-        "cross_attention.keys_values.weight": 2,
-        "feedforward.wider.weight": 2,
+        "self_attention.qkv_proj.weight": 3,
+        "cross_attention.kv_proj.weight": 2,
+        "feedforward.up_proj.weight": 2,
     }
     assert set(matrices(model()).values()) == {1, 2, 3}
 

@@ -7,19 +7,15 @@ model.translate(["Where is the cat?", "It is asleep."])
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from focat._version import __version__
+from focat.analysis.attention_map import AttentionMap, attention_map
 from focat.choices import TARGET_CONTEXTS, Precision, TargetContext
 from focat.config.schema import SearchSettings
-from focat.corpus.tokenizer import Vocabulary
 from focat.errors import FocatError, ParameterError
 from focat.evaluation.document_scores import Pair, SentenceScore, score_documents
 from focat.files import digest_of
@@ -29,9 +25,6 @@ from focat.translation.formats import Showing
 from focat.translation.jobs import STDOUT, Figures, Job, run_job
 from focat.translation.result import Translation
 from focat.translation.translator import AHEAD, Translator
-from focat.windows.texts import WindowText, batch_of_texts
-
-Weights = NDArray[np.float32]
 
 
 def load(run: str | Path | Sequence[str | Path], device: str = "auto") -> Model:
@@ -128,24 +121,9 @@ class Model:
             ahead or AHEAD,
         )
 
-    def attention(self, source: Sequence[str], target: Sequence[str]) -> Attention:
-        """Where the first model looks while it reads and writes this window, the current sentences last."""
-        batch = batch_of_texts(self.tokenizer, [WindowText(source, target)])
-        device = str(self.models[0].output_weight.device)
-        found = self.models[0].attention(batch.source.to(device), batch.target.to(device))
-        encoder, decoder, cross = (
-            torch.stack([layer[0] for layer in side]).float().cpu().numpy()
-            for side in (found.encoder, found.decoder, found.cross)
-        )
-        return Attention(
-            _pieces(self.tokenizer.source, batch.source.tokens[0].tolist()),
-            _pieces(self.tokenizer.target, batch.target.tokens[0].tolist()),
-            batch.source.segments[0].tolist(),
-            batch.target.segments[0].tolist(),
-            encoder,
-            decoder,
-            cross,
-        )
+    def attention(self, source: Sequence[str], target: Sequence[str]) -> AttentionMap:
+        """Attention weights of the first model over a window of these sentences, the current ones last."""
+        return attention_map(self.models[0], self.tokenizer, source, target)
 
     def score(
         self, document: Sequence[str], hypotheses: Sequence[str], window: int | None = None
@@ -187,59 +165,3 @@ class Model:
     def _digests(self) -> list[str]:
         digests = zip(self.runs, self.system.weights_digests, strict=True)
         return [digest_of([weights, run.settings.model.model_dump()]) for run, weights in digests]
-
-
-@dataclass(frozen=True)
-class Attention:
-    """Attention weights of one window, (layers, heads, queries, keys) each; the rows sum to one."""
-
-    source: list[str]
-    """The tokens of the source: `<S>` closes a sentence, `<E>` the window."""
-    target: list[str]
-    """The tokens of the target; row t of `decoder` and `cross` is where token t was predicted."""
-    source_segments: list[int]
-    """The sentence of each source token."""
-    target_segments: list[int]
-    """The sentence of each target token."""
-    encoder: Weights
-    decoder: Weights
-    """Keys are what was read before: key 0 is the start symbol, key t is token t - 1."""
-    cross: Weights
-
-    def by_word(self) -> Attention:
-        """The same between words: attention to a word is to all its pieces, and that of a word the mean of theirs."""
-        source, target = _words(self.source), _words(self.target)
-        return Attention(
-            [_joined(self.source, word) for word in source],
-            [_joined(self.target, word) for word in target],
-            [self.source_segments[word[0]] for word in source],
-            [self.target_segments[word[0]] for word in target],
-            _merged(self.encoder, source, source),
-            _merged(self.decoder, target, [[0], *([i + 1 for i in word] for word in target[:-1])]),
-            _merged(self.cross, target, source),
-        )
-
-
-def _pieces(vocabulary: Vocabulary, tokens: Sequence[int]) -> list[str]:
-    return [vocabulary.piece(token) for token in tokens]
-
-
-def _words(pieces: Sequence[str]) -> list[list[int]]:
-    """The places of the pieces of each word; a mark of the window is a word of its own."""
-    words: list[list[int]] = []
-    marks = {"<S>", "<E>"}
-    for i, piece in enumerate(pieces):
-        if not words or piece.startswith("▁") or piece in marks or pieces[i - 1] in marks:
-            words.append([i])
-        else:
-            words[-1].append(i)
-    return words
-
-
-def _joined(pieces: Sequence[str], word: Sequence[int]) -> str:
-    return "".join(pieces[i] for i in word).removeprefix("▁")
-
-
-def _merged(weights: Weights, queries: Sequence[Sequence[int]], keys: Sequence[Sequence[int]]) -> Weights:
-    of_keys = np.stack([weights[..., list(word)].sum(-1) for word in keys], -1)
-    return np.stack([of_keys[..., list(word), :].mean(-2) for word in queries], -2)

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from focat.api import Attention, load
+from focat.analysis.attention_map import AttentionMap, attention_map
+from focat.api import load
 from focat.corpus.readers import read_documents
 from focat.corpus.text_files import is_blank, read_lines
 from focat.errors import FocatError
@@ -15,6 +16,7 @@ from focat.progress import Progress
 from focat.reporting.examples import Disagreement
 from focat.reporting.gather import Trained
 from focat.reporting.plots import Heat, Plot, heat_plot
+from focat.run import load_system
 
 _WORDS = 56  # of a window on either side: more would be too small to read
 _START = "(start)"
@@ -100,8 +102,8 @@ def _is_suitable(source: Sequence[str], target: Sequence[str]) -> bool:
 
 def attention_view(trained: Trained, window: Window, layer: int | None, device: str) -> AttentionView:
     """Cross-attention and both kinds of self-attention: the mean of the heads of a layer, the last if none is given."""
-    pieces = load(trained.run.path, device).attention(window.source, window.target)
-    words = pieces.by_word()
+    system = load_system(trained.run.path, device)
+    words = attention_map(system.model, system.tokenizer, window.source, window.target).by_word()
     layers = min(len(words.encoder), len(words.decoder))
     if layer is not None and not 1 <= layer <= layers:
         raise FocatError(f"--layer {layer}: the model of {trained.run.path} has layers 1 to {layers}")
@@ -122,7 +124,7 @@ def attention_view(trained: Trained, window: Window, layer: int | None, device: 
     return AttentionView(trained.name, chosen, layers, words.cross.shape[1], window, plots)
 
 
-def _heats(words: Attention, layer: int) -> list[tuple[str, str, str, str, Heat]]:
+def _heats(words: AttentionMap, layer: int) -> list[tuple[str, str, str, str, Heat]]:
     source, target = list(map(_readable, words.source)), list(map(_readable, words.target))
     of_source, of_target = words.source_segments, words.target_segments
     read = [_START, *target[:-1]]  # what the decoder has read when it predicts each word

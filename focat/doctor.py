@@ -19,26 +19,26 @@ from focat.errors import FocatError
 from focat.evaluation import comet
 from focat.progress import Progress
 
-State = Literal["ready", "optional", "missing"]
-_LITTLE_DISK = 5  # GiB; a corpus of a million pairs and a run fit into it
-_EXTRAS = {  # what may be installed besides, and what for
+CheckState = Literal["ready", "optional", "missing"]
+_MIN_DISK = 5  # GiB; a corpus of a million pairs and a run fit into it
+_EXTRAS = {  # optional packages, and what each is for
     "transformers": "benchmarks beside other models",
 }
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at."""
+    """Result of one check of the machine."""
 
     name: str
-    state: State  # `optional`: focat does without
+    state: CheckState  # `optional`: focat works without it
     found: str
     remedy: str = ""
 
 
-def examine(progress: Progress, quick: bool = False) -> list[Check]:
-    """Look at everything; what takes seconds shows that it is under way, and is left out if it should be quick."""
-    checks = [_python(), *_torch(), _disk(), *_extras()]
+def run_checks(progress: Progress, quick: bool = False) -> list[Check]:
+    """Check everything; `quick` leaves out what takes seconds."""
+    checks = [_system(), _python(), *_torch(), _disk(), *_extras()]
     if not quick:
         with progress.bar("compiling a small function"):
             checks.append(_compile())
@@ -48,8 +48,8 @@ def examine(progress: Progress, quick: bool = False) -> list[Check]:
 
 
 def show_checks(checks: list[Check], console: Console) -> None:
-    """A line for each, and below what to run."""
-    colours: dict[State, str] = {"ready": "green", "optional": "yellow", "missing": "red"}
+    """Print a row for each check, and below it what to run."""
+    colours: dict[CheckState, str] = {"ready": "green", "optional": "yellow", "missing": "red"}
     table = Table("", "", "", title=f"focat {__version__}", show_header=False)
     for check in checks:
         table.add_row(check.name, f"[{colours[check.state]}]{check.state}[/]", check.found)
@@ -60,8 +60,12 @@ def show_checks(checks: list[Check], console: Console) -> None:
 
 
 def record(checks: list[Check]) -> dict[str, Any]:
-    """Everything, to be written as JSON."""
+    """Return all checks, to be written as JSON."""
     return {"focat": __version__, "checks": [asdict(check) for check in checks]}
+
+
+def _system() -> Check:
+    return Check("system", "ready", f"{platform.platform(terse=True)}; POSIX only: Linux, macOS, WSL")
 
 
 def _python() -> Check:
@@ -86,7 +90,7 @@ def _torch() -> Iterator[Check]:
 
 
 def _compile() -> Check:
-    """By compiling something: that a compiler is there does not mean that it works."""
+    """Compile a small function: a compiler that is installed may still not work."""
     import torch
 
     def small(x: torch.Tensor) -> torch.Tensor:
@@ -95,17 +99,17 @@ def _compile() -> Check:
     x = torch.randn(64, device="cuda" if torch.cuda.is_available() else "cpu")
     try:
         compiled: Callable[[torch.Tensor], torch.Tensor] = torch.compile(small)
-        right = torch.allclose(compiled(x), small(x), atol=1e-4)
+        correct = torch.allclose(compiled(x), small(x), atol=1e-4)
     except Exception as error:
         reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         remedy = "training works without, only slower (training.compile=never); a C++ compiler may be all it needs"
         return Check("torch.compile", "optional", reason[:100], remedy)
-    return Check("torch.compile", "ready" if right else "missing", "works" if right else "gives wrong results")
+    return Check("torch.compile", "ready" if correct else "missing", "works" if correct else "gives wrong results")
 
 
 def _disk() -> Check:
     free = shutil.disk_usage(Path.cwd()).free / 2**30
-    enough = free >= _LITTLE_DISK
+    enough = free >= _MIN_DISK
     remedy = "" if enough else "make room, or work in another folder: stores and checkpoints are large"
     return Check("disk", "ready" if enough else "missing", f"{free:,.0f} GiB free in {Path.cwd()}", remedy)
 

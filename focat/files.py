@@ -1,9 +1,11 @@
-"""Files that appear whole or not at all: written beside their place, synced to disk, then renamed into it."""
+"""Files that appear complete or not at all: written beside their path, synced to disk, then renamed to it.
+
+Also locks of folders, digests, and checks of paths that a user names.
+"""
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -15,69 +17,78 @@ from typing import Any, BinaryIO
 
 from focat.errors import FocatError
 
-PARTIAL_SUFFIX = ".unfinished"  # suffix of what is still being written; safe to delete
+try:
+    import fcntl
+except ImportError:
+    raise ImportError("focat needs a POSIX system such as Linux or macOS; on Windows, use WSL") from None
+
+PARTIAL_SUFFIX = ".unfinished"  # of files and folders that are still being written; safe to delete
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:
-    """Write a file so that no reader, and no crash, ever finds half of it."""
+    """Write a file so that neither a reader nor a crash ever finds half of it."""
     with atomic_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to fill; it takes its place when the block ends, replacing an older one, and vanishes if it fails."""
-    path = path.resolve() if path.is_symlink() else path  # the file behind a link, not the link
-    beside = path.with_name(path.name + PARTIAL_SUFFIX)
+    """Open a file that replaces `path` when the block ends, and is deleted if the block raises."""
+    path = path.resolve() if path.is_symlink() else path  # replace the file behind a link, not the link
+    partial = path.with_name(path.name + PARTIAL_SUFFIX)
     with disk_errors(path):
         try:
-            with beside.open("wb") as file:
+            with partial.open("wb") as file:
                 yield file
                 file.flush()
                 sync(file.fileno())
-            beside.replace(path)
+            partial.replace(path)
         except BaseException:
-            beside.unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
             raise
         _sync_folder(path.parent)
 
 
 def write_json(path: Path, content: Any) -> None:
-    """`write_atomic` of readable JSON; the same content gives the same bytes."""
+    """Write indented JSON atomically; the same content gives the same bytes."""
     write_atomic(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill; it takes its place when the block ends, replacing an older one, and vanishes if it fails."""
-    beside = path.with_name(path.name + PARTIAL_SUFFIX)
+    """Yield a new folder that replaces `path` when the block ends, and is deleted if the block raises."""
+    partial = path.with_name(path.name + PARTIAL_SUFFIX)
     older = path.with_name(f"{path.name}.older{PARTIAL_SUFFIX}")
     try:
         with disk_errors(path):
-            shutil.rmtree(beside, ignore_errors=True)
+            shutil.rmtree(partial, ignore_errors=True)
             shutil.rmtree(older, ignore_errors=True)
-            beside.mkdir(parents=True)
-            yield beside
-            rights = 0o666 & ~_umask()
-            for file in beside.rglob("*"):
+            partial.mkdir(parents=True)
+            yield partial
+            mode = 0o666 & ~_umask()
+            for file in partial.rglob("*"):
                 if file.is_file():
-                    file.chmod(rights)  # whoever wrote it may have meant it for themselves alone
+                    file.chmod(mode)  # safetensors writes files that only their owner can read
                     with file.open("rb") as opened:
                         sync(opened.fileno())
-            _sync_folder(beside)
+            _sync_folder(partial)
             if path.exists():
-                path.rename(older)  # deleting takes time, and half a folder must not stand in its place meanwhile
-            beside.rename(path)
+                path.rename(older)  # deleting takes time, and must not leave half a folder at `path`
+            partial.rename(path)
             _sync_folder(path.parent)
             shutil.rmtree(older, ignore_errors=True)
     except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
         raise
 
 
 @contextmanager
 def locked_folder(folder: Path, otherwise: str) -> Iterator[None]:
-    """Hold a folder for this process alone; the lock goes with the process, however it ends."""
+    """Hold a folder for this process alone; raise a `FocatError` with `otherwise` if another process holds it.
+
+    Written by hand because `filelock` needs a lock file, which stays in the user's folder. A lock on the folder's own
+    descriptor leaves nothing behind, and ends with the process however that ends.
+    """
     with disk_errors(folder):
         descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -122,10 +133,10 @@ def split_name(argument: str | Path) -> tuple[str | None, Path]:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """What the disk refuses, in one line."""
+    """Turn errors of writing `path` into a `FocatError`."""
     try:
         yield
-    except BrokenPipeError:  # not the disk: whoever read our output has had enough
+    except BrokenPipeError:  # not the disk: the reader of our output has closed it
         raise
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -136,7 +147,7 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 
 def sha256(path: Path) -> str:
-    """Digest of a file's bytes."""
+    """SHA-256 of a file's bytes, as hexadecimal digits."""
     with path.open("rb") as file:
         digest = hashlib.sha256()
         while block := file.read(1 << 20):
@@ -145,17 +156,17 @@ def sha256(path: Path) -> str:
 
 
 def digest_of(content: Any) -> str:
-    """Digest of anything JSON can write; equal content, equal digest."""
+    """SHA-256 of content that JSON can write; equal content gives equal digests."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
 def sync(descriptor: int) -> None:
-    """Wait until a file is on the disk."""
+    """Wait until an open file is on the disk."""
     os.fsync(descriptor)
 
 
 def _umask() -> int:
-    """The rights that files of this process are not given."""
+    """Return the permissions that new files of this process are not given."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -1,4 +1,4 @@
-"""Progress of long work: a live bar in a terminal, plain lines in a pipe, nothing when told to be quiet."""
+"""Progress of long work: a live bar in a terminal, plain lines in a pipe, nothing when it is to be quiet."""
 
 from __future__ import annotations
 
@@ -8,48 +8,62 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as LiveDisplay
+
+_REFRESH_SECONDS = 0.1  # of a live bar
+_LINE_SECONDS = 10.0  # between the lines of a pipe
+
 
 class Bar:
-    """How far one piece of work is."""
+    """How much of one piece of work is done, and how fast."""
 
-    def __init__(self, label: str, unit: str, total: int | None, out: TextIO | None) -> None:
+    def __init__(self, label: str, unit: str, total: int | None, console: Console | None) -> None:
         self.label, self.unit, self.total, self.done = label, unit, total, 0
-        self._earlier = 0  # how much of it was done before this process began
-        self._out = out
-        self._live = out is not None and out.isatty()
+        self._done_earlier = 0  # by a process that was interrupted: counts as done, but not for the rate
+        self._console = console
         self._start = self._shown = time.monotonic()
-        self._show()
+        self._live: LiveDisplay | None = None
+        if console is not None and console.is_interactive:
+            columns = TextColumn("{task.description}", markup=False), BarColumn()
+            self._live = LiveDisplay(
+                *columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False
+            )
+            self._task = self._live.add_task(self._text(), total=total)
+            self._live.start()
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
+        """Seconds since the work began."""
         return time.monotonic() - self._start
 
     @property
     def rate(self) -> float:
-        """How much is done in a second."""
-        return (self.done - self._earlier) / max(self.seconds, 1e-6)
+        """Units done per second."""
+        return (self.done - self._done_earlier) / max(self.seconds, 1e-6)
 
     def advance(self, count: int = 1, earlier: bool = False) -> None:
-        """Some more is done, now or in an earlier session."""
+        """Count units as done, by this process or by an earlier one whose work is resumed."""
         self.done += count
-        self._earlier += count * earlier
-        if time.monotonic() - self._shown > (0.1 if self._live else 10.0):
+        self._done_earlier += count * earlier
+        if time.monotonic() - self._shown > (_LINE_SECONDS if self._live is None else _REFRESH_SECONDS):
             self._show()
 
     def finish(self, how: str) -> None:
-        """Say how it ended, and how long it took."""
-        if self._out is not None:
-            print(f"{self._head()}{self._text()} {how} in {self.seconds:.1f} s", file=self._out, flush=True)
+        """Replace the bar by one line that says how the work ended and how long it took."""
+        if self._live is not None:
+            self._live.stop()
+        if self._console is not None:
+            self._console.out(f"{self._text()} {how} in {self.seconds:.1f} s", highlight=False)
 
     def _show(self) -> None:
         self._shown = time.monotonic()
-        if self._out is not None and (self._live or self.done):
-            end = "" if self._live else "\n"
-            print(f"{self._head()}{self._text()}{self._left()} …", end=end, file=self._out, flush=True)
-
-    def _head(self) -> str:
-        return "\r\x1b[2K" if self._live else ""
+        text = f"{self._text()}{self._time_left()} …"
+        if self._live is not None:
+            self._live.update(self._task, completed=self.done, description=text)
+        elif self._console is not None:
+            self._console.out(text, highlight=False)
 
     def _text(self) -> str:
         if not self.unit:
@@ -58,7 +72,7 @@ class Bar:
         of = f" of {self.total:,}" if self.total else ""
         return f"{self.label}: {self.done:,}{of} {self.unit}, {self.rate:,.{digits}f}/s"
 
-    def _left(self) -> str:
+    def _time_left(self) -> str:
         if not self.total or self.rate == 0:
             return ""
         minutes, seconds = divmod(round((self.total - self.done) / self.rate), 60)
@@ -67,30 +81,31 @@ class Bar:
 
 
 class Progress:
-    """Where progress is shown; standard error, so that results can be piped."""
+    """Where progress is shown: standard error, so that results can be piped."""
 
     def __init__(self, out: TextIO | None = sys.stderr) -> None:
         self._out = out
-        self._open = False  # whether the terminal's last line will be written over
+        self._console = None if out is None else Console(file=out, force_terminal=out.isatty())
+        self._status_shown = False  # whether the terminal's last line is a status
 
     def log(self, text: str) -> None:
-        """One line that stays."""
-        if self._out is not None:
-            print(("\n" if self._open else "") + text, file=self._out, flush=True)
-            self._open = False
+        """Show a line that stays."""
+        if self._console is not None:
+            self._console.out(("\n" if self._status_shown else "") + text, highlight=False)
+            self._status_shown = False
 
     def status(self, text: str) -> None:
-        """How things stand: one line that a terminal writes over the next time; in a pipe, a line like any other."""
-        if self._out is not None and self._out.isatty():
+        """Show a line that the next status replaces in a terminal; in a pipe, a line like any other."""
+        if self._console is not None and self._out is not None and self._console.is_interactive:
             print(f"\r\x1b[2K{text}", end="", file=self._out, flush=True)
-            self._open = True
+            self._status_shown = True
         else:
             self.log(text)
 
     @contextmanager
     def bar(self, label: str, unit: str = "", total: int | None = None) -> Iterator[Bar]:
-        """A piece of work that is under way."""
-        bar = Bar(label, unit, total, self._out)
+        """Show the progress of the work inside the block, and at its end how long it took."""
+        bar = Bar(label, unit, total, self._console)
         try:
             yield bar
         except BaseException:
@@ -100,7 +115,7 @@ class Progress:
 
 
 def shortened(text: str, most: int = 160) -> str:
-    """A text that may be long, cut to what fits on a screen."""
+    """Cut a text that may be long to what fits on a screen."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 

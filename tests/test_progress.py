@@ -17,6 +17,12 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.fixture(autouse=True)
+def _terminal_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal that can move its cursor, whatever the tests run in."""
+    monkeypatch.setenv("TERM", "xterm")
+
+
 class Clock:
     """Tells the time that the test sets."""
 
@@ -46,16 +52,24 @@ def test_a_pipe_gets_a_line_every_ten_seconds_and_one_at_the_end(clock: Clock) -
     ]
 
 
-def test_a_terminal_gets_one_line_that_is_written_over(clock: Clock) -> None:
+def test_a_terminal_gets_a_bar_and_at_the_end_one_line(clock: Clock) -> None:
     out = Terminal()
-    with Progress(out).bar("reading", "pairs") as bar:
-        bar.advance(5)  # nothing: less than a tenth of a second since the last look
+    with Progress(out).bar("reading", "pairs", total=40) as bar:
+        bar.advance(5)  # shows nothing: less than a tenth of a second since the last time
         clock.now += 0.5
         bar.advance(5)
-    start, shown, done = out.getvalue().split("\r\x1b[2K")[1:]
-    assert start == "reading: 0 pairs, 0/s …"
-    assert shown == "reading: 10 pairs, 20/s …"
-    assert done == "reading: 10 pairs, 20/s done in 0.5 s\n"
+        time.sleep(0.25)  # the display refreshes ten times a second
+    assert "reading: 10 of 40 pairs, 20/s, 0:02 left … " in out.getvalue()
+    assert "━━━━" in out.getvalue()
+    assert out.getvalue().endswith("reading: 10 of 40 pairs, 20/s done in 0.5 s\n")
+
+
+def test_lines_logged_beside_a_bar_stay(clock: Clock) -> None:
+    out = Terminal()
+    progress = Progress(out)
+    with progress.bar("reading", "pairs"):
+        progress.log("one [bold]pair[/bold] has no end")
+    assert "one [bold]pair[/bold] has no end\n" in out.getvalue()
 
 
 def test_work_without_a_count_shows_its_name_and_time(clock: Clock) -> None:

@@ -20,13 +20,13 @@ def doctor_command(
     """Say whether this machine is ready, and what to run if not."""
     from rich.console import Console
 
-    from focat.doctor import examine, record, show_checks
+    from focat.doctor import record, run_checks, show_checks
     from focat.evaluation.comet import install
 
     progress = progress_shown(quiet)
     if install_comet:
         install(progress)
-    checks = examine(progress, quick)
+    checks = run_checks(progress, quick)
     show_checks(checks, Console(highlight=False))
     write_figures(json_file, record(checks))
     if any(check.state == "missing" for check in checks):

@@ -32,8 +32,8 @@ from focat.config.schema import WindowSettings
 from focat.corpus.store import Sentences, Split, Store
 from focat.corpus.vocabulary import END, PAD, SEPARATOR
 from focat.windows.batch import Batch, PaddedSequences
-from focat.windows.corpus_windows import Indices, Span, Windows
-from focat.windows.loader import Ahead, Loader
+from focat.windows.corpus_windows import CorpusWindows, Indices, Span
+from focat.windows.loader import Loader, Prefetcher
 
 BARS = {"target_tokens_per_second": 1_500_000, "real_share": 0.93, "peak_gib": 1.5}
 
@@ -49,7 +49,7 @@ def naive_batches(split: Split, loader: Loader) -> Iterator[Batch]:
             yield Batch(source, target, torch.tensor([int(windows.current[row]) for row in rows]))
 
 
-def _collate(sentences: Sentences, span: Span, windows: Windows, rows: Indices, length: int) -> PaddedSequences:
+def _collate(sentences: Sentences, span: Span, windows: CorpusWindows, rows: Indices, length: int) -> PaddedSequences:
     batch_tokens, batch_segments, batch_current = [], [], []
     for row in rows:
         tokens, segments = _join(sentences, int(span.first[row]), int(span.last[row]))
@@ -104,7 +104,7 @@ def measure(split: Split, settings: WindowSettings, batch_tokens: int, seconds: 
     real = int(windows.source.lengths.sum() + windows.target.lengths.sum())
 
     def ahead() -> float:
-        stream = Ahead(batches())
+        stream = Prefetcher(batches())
         try:
             return rate(stream, seconds)
         finally:

@@ -82,7 +82,7 @@ def _measure(system: str, options: argparse.Namespace) -> Figures:
     from focat.run import Run
     from focat.training.distributed import joined
     from focat.training.trainer import Trainer
-    from focat.windows.loader import Ahead, pinned
+    from focat.windows.loader import Prefetcher, pin_memory
 
     started = time.time() - _process_age()
     store = Store(Path(options.store))
@@ -108,19 +108,19 @@ def _measure(system: str, options: argparse.Namespace) -> Figures:
             update = _marian(settings, store, processes.device, compiled=system == "hf-compiled")
         stream: Iterator[Any] = iter(trainer.loader.updates())
         cuda = processes.device.type == "cuda"
-        ahead = iter(Ahead(map(pinned, stream) if cuda else stream))
+        batches = iter(Prefetcher(map(pin_memory, stream) if cuda else stream))
         wait = torch.cuda.synchronize if cuda else (lambda: None)
-        update(next(ahead))
+        update(next(batches))
         wait()
         first = time.time() - started
         warm_until = time.time() + options.warmup
         while time.time() < warm_until:
-            update(next(ahead))
+            update(next(batches))
         wait()
         begun, loss, tokens, marks = time.time(), None, [], [_mark(cuda)]
         while time.time() - begun < options.seconds:
             tokens.append(0)
-            for batch in islice(ahead, _INTERVAL):
+            for batch in islice(batches, _INTERVAL):
                 loss = update(batch)
                 tokens[-1] += batch.target_tokens
             marks.append(_mark(cuda))

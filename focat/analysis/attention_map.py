@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from focat.corpus.tokenizer import Tokenizer, Vocabulary
 from focat.model.transformer import Transformer
-from focat.windows.texts import WindowText, batch_of_texts
+from focat.windows.texts import WindowText, batch_texts
 
 Weights = NDArray[np.float32]
 
@@ -25,7 +25,7 @@ def attention_map(
         source: sentences of the window, the current one last.
         target: their translations.
     """
-    batch = batch_of_texts(tokenizer, [WindowText(source, target)])
+    batch = batch_texts(tokenizer, [WindowText(source, target)])
     device = str(model.output_weight.device)
     found = model.attention(batch.source.to(device), batch.target.to(device))
     encoder, decoder, cross = (

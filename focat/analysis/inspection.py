@@ -22,7 +22,7 @@ from focat.corpus.tokenizer import Vocabulary
 from focat.files import write_atomic
 from focat.progress import shortened
 from focat.windows.batch import PaddedSequences
-from focat.windows.corpus_windows import cut_windows, gather
+from focat.windows.corpus_windows import cut_windows, gather_batch
 
 _COLOURS = ("cyan", "magenta", "yellow", "blue", "red")  # of context segments; the current one is bold green
 _BAR = 40  # characters of the longest bar of a histogram
@@ -58,7 +58,7 @@ def inspect_split(store: Store, name: str, settings: WindowSettings, samples: in
     shown = []
     for row in chosen:
         lengths = int(windows.source.lengths[row]), int(windows.target.lengths[row])
-        batch = gather(split, windows, np.array([row]), *lengths)
+        batch = gather_batch(split, windows, np.array([row]), *lengths)
         shown.append((_coloured(batch.source, store.tokenizer.source), _coloured(batch.target, store.tokenizer.target)))
     return Inspection(figures, shown)
 

@@ -11,13 +11,13 @@ from focat.errors import FocatError
 from focat.progress import Bar
 from focat.windows.batch import Batch
 from focat.windows.batching import order_epoch
-from focat.windows.corpus_windows import Indices, Windows, gather
+from focat.windows.corpus_windows import CorpusWindows, Indices, gather_batch
 
 _TOKENS = {"cpu": 4096, "cuda": 65_536}  # of a batch on its longer side, padding included
 
 
 def batches(
-    split: Split, windows: Windows, device: torch.device, bar: Bar, most_weights: int | None = None
+    split: Split, windows: CorpusWindows, device: torch.device, bar: Bar, most_weights: int | None = None
 ) -> Iterator[tuple[Indices, Batch]]:
     """Every window once, with its place among the windows; those of similar length together.
 
@@ -32,5 +32,5 @@ def batches(
         step = len(rows) if most_weights is None else max(1, most_weights // longest**2)
         for start in range(0, len(rows), step):
             part = rows[start : start + step]
-            yield part, gather(split, windows, part, source_length, target_length).to(str(device))
+            yield part, gather_batch(split, windows, part, source_length, target_length).to(str(device))
             bar.advance(len(part))

@@ -33,7 +33,7 @@ from focat.hardware import memory_errors
 from focat.model import EncoderOutput, Transformer, TreeKVCache
 from focat.windows.batch import PaddedSequences
 from focat.windows.segments import segments_of
-from focat.windows.splitmix64 import scramble
+from focat.windows.splitmix64 import splitmix64
 
 _STRIDE = 2  # steps between two looks at which windows are over
 _BATCH_TOKENS, _BATCH_TOKENS_GPU, _MOST_BATCH_TOKENS = 16_384, 65_536, 262_144
@@ -189,7 +189,7 @@ class Searcher:
         if not self.settings.sample:
             return torch.zeros(len(numbers), self.settings.hypotheses, 0, device=self.device)
         bits = [
-            [scramble(longest, self.settings.seed, number, which) for which in range(self.settings.hypotheses)]
+            [splitmix64(longest, self.settings.seed, number, which) for which in range(self.settings.hypotheses)]
             for number in numbers
         ]
         return sent(torch.from_numpy((np.array(bits) >> np.uint64(11)) * 2.0**-53), self.device)

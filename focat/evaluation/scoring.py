@@ -16,7 +16,7 @@ from focat.choices import Precision, ScoringRule
 from focat.corpus.tokenizer import Tokenizer
 from focat.model.transformer import Transformer
 from focat.windows.batch import PaddedSequences
-from focat.windows.texts import WindowText, batch_of_texts
+from focat.windows.texts import WindowText, batch_texts
 
 _LOGITS = {"cpu": 1 << 23, "cuda": 1 << 28}  # that exist at the same time
 
@@ -93,7 +93,7 @@ def score_texts(
     found = Scores(zeros, zeros.copy(), none, none.copy())
     for start in range(0, len(order), batch_windows):
         chosen = order[start : start + batch_windows]
-        batch = batch_of_texts(tokenizer, [windows[i] for i in chosen]).to(str(device))
+        batch = batch_texts(tokenizer, [windows[i] for i in chosen]).to(str(device))
         with working_in(precision, device):
             part = sums(token_scores(model, batch.source, batch.target), batch.target)
         for name in ("current", "context", "current_tokens", "context_tokens"):

@@ -46,8 +46,8 @@ from focat.training.optimizer import optimiser_of
 from focat.training.schedule import Spent, discount_at, learning_rate, share_spent
 from focat.training.step import TrainingStep, wants_compilation, wants_half_precision
 from focat.training.validation import bleu, bleu_sentences, dev_losses, translate_sentences
-from focat.windows.loader import Ahead, Loader, Update, pinned
-from focat.windows.splitmix64 import scramble
+from focat.windows.loader import Loader, Prefetcher, Update, pin_memory
+from focat.windows.splitmix64 import splitmix64
 
 _MOST_SKIPPED = 20  # updates in a row whose gradient is not finite: it will not get better by itself
 
@@ -143,9 +143,9 @@ class Trainer:
         self._resumed, self._minutes_before = time.monotonic(), self.state.minutes
         last_saved, last_logged = self.state.minutes, self._resumed
         updates = self.loader.updates(self.state.position)
-        ahead = Ahead(map(pinned, updates) if self.device.type == "cuda" else updates)
-        with self._signals(), _closing(ahead), _closing(report):
-            for update in ahead:
+        prefetcher = Prefetcher(map(pin_memory, updates) if self.device.type == "cuda" else updates)
+        with self._signals(), _closing(prefetcher), _closing(report):
+            for update in prefetcher:
                 rate, discount = self._update(update)
                 stop = self._count(update)
                 if self.state.update % training.log_every == 0:
@@ -181,8 +181,8 @@ class Trainer:
             self.model.train()
         # The gradient is the sum over all processes, per token of the whole update; DDP takes their mean.
         scale = 0.0 if update.idle else self.processes.count / update.target_tokens
-        for i, (batch, number) in enumerate(zip(update.batches, update.numbers, strict=True)):
-            torch.manual_seed(int(scramble(1, training.seed, self.state.epoch, number, 5)[0] >> 1))
+        for i, (batch, number) in enumerate(zip(update.batches, update.batch_numbers, strict=True)):
+            torch.manual_seed(int(splitmix64(1, training.seed, self.state.epoch, number, 5)[0] >> 1))
             here = batch.to(str(self.device))
             last = i == len(update.batches) - 1
             with nullcontext() if last or not self.processes.many else self.step.no_sync():  # type: ignore[operator]
@@ -210,7 +210,7 @@ class Trainer:
         """Take note of an update; returns whether a signal asks to stop."""
         self.state.update += 1
         self.state.epoch, self.state.update_in_epoch = update.next.epoch, update.next.update
-        self.state.epochs = update.next.epoch + update.next.update / update.of
+        self.state.epochs = update.next.epoch + update.next.update / update.updates_in_epoch
         minutes = self._minutes_before + (time.monotonic() - self._resumed) / 60
         stop, self.state.minutes = self.processes.agree(self._signal is not None, minutes)
         return stop
@@ -283,7 +283,7 @@ class Trainer:
         """A few sentences of the dev set, others at each validation."""
         assert self.dev is not None
         first = len(self.state.validations) * self.settings.training.log_samples
-        return [int(scramble(1, 6, first + i)[0] % len(self.dev)) for i in range(self.settings.training.log_samples)]
+        return [int(splitmix64(1, 6, first + i)[0] % len(self.dev)) for i in range(self.settings.training.log_samples)]
 
     def _translate(self, sentences: list[int]) -> list[Any]:
         assert self.dev is not None
@@ -335,7 +335,7 @@ class Trainer:
         parameters = sum(p.numel() for p in self.model.parameters())
         self.progress.log(
             f"{parameters / 1e6:.1f}M parameters on {self.processes.count} × {self.device.type}; "
-            f"{len(windows):,} windows, {self.loader.updates_in(order):,} updates an epoch"
+            f"{len(windows):,} windows, {self.loader.count_updates(order):,} updates an epoch"
         )
         if windows.shortened:
             self.progress.log(f"{windows.shortened:,} windows over windows.max_tokens lost their farthest context")

@@ -16,7 +16,7 @@ from focat.model.greedy import after_last_separator, greedy_decode
 from focat.model.transformer import Transformer
 from focat.training.distributed import Processes
 from focat.training.objective import Losses, chunked_loss, token_weights
-from focat.windows.corpus_windows import cut_windows, gather
+from focat.windows.corpus_windows import cut_windows, gather_batch
 from focat.windows.loader import Loader
 
 _CHUNK = 4096  # tokens whose logits exist at the same time, in float32 here
@@ -43,7 +43,7 @@ def dev_losses(
     loader = Loader(split, windows, settings.training.batch_tokens, rank=processes.rank, processes=processes.count)
     losses = Losses.none(processes.device)
     smoothing, chunk = settings.objective.label_smoothing, min(_CHUNK, settings.objective.chunk_tokens)
-    for batch in loader.once():
+    for batch in loader.one_pass():
         here = batch.to(str(processes.device))
         with precision():
             hidden = model(here.source, here.target)
@@ -71,7 +71,7 @@ def translate_sentences(
     samples = []
     for some in np.array_split(rows, -(-len(rows) // 64)) if len(rows) else []:
         lengths = int(windows.source.lengths[some].max()), int(windows.target.lengths[some].max())
-        batch = gather(split, windows, some, *lengths).to(str(device))
+        batch = gather_batch(split, windows, some, *lengths).to(str(device))
         with precision():
             decoded = greedy_decode(
                 model, batch.source, settings.decoding.max_length_ratio, settings.decoding.max_length_offset

@@ -27,7 +27,7 @@ from focat.corpus.vocabulary import END, PAD, SEPARATOR
 from focat.windows.batch import PaddedSequences
 from focat.windows.segments import segments_of
 
-Ids = Sequence[int] | NDArray[np.int64]
+TokenIds = Sequence[int] | NDArray[np.int64]
 Count = TypeVar("Count", int, NDArray[np.int64])
 
 
@@ -104,7 +104,7 @@ def join_window(sentences: Iterable[Iterable[int]]) -> list[int]:
     return [*close_sentences(sentences)[:-1], END]
 
 
-def pad_rows(rows: Sequence[Ids], length: int = 0, left: bool = False) -> Tensor:
+def pad_rows(rows: Sequence[TokenIds], length: int = 0, left: bool = False) -> Tensor:
     """Rows of ids side by side.
 
     Args:
@@ -124,7 +124,7 @@ def pad_rows(rows: Sequence[Ids], length: int = 0, left: bool = False) -> Tensor
     return torch.from_numpy(table)
 
 
-def pad_windows(windows: Sequence[Ids], current: Sequence[int]) -> PaddedSequences:
+def pad_windows(windows: Sequence[TokenIds], current: Sequence[int]) -> PaddedSequences:
     """One side of a batch, from joined windows and the segments of their current sentences."""
     tokens = pad_rows(windows)
     return PaddedSequences(tokens, segments_of(tokens), torch.tensor(current))

@@ -18,14 +18,14 @@ from focat.corpus.vocabulary import END, PAD
 from focat.windows.batch import Batch, PaddedSequences
 from focat.windows.builder import drop_farthest
 from focat.windows.segments import segments_of
-from focat.windows.splitmix64 import scramble
+from focat.windows.splitmix64 import splitmix64
 
 Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Span:
-    """One side of all windows: sentences `first` to `last`, both included."""
+    """One side of all windows: sentences `first` to `last`, both included, as indices into the corpus."""
 
     first: Indices  # (windows,)
     last: Indices  # (windows,)
@@ -33,10 +33,10 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Windows:
+class CorpusWindows:
     """All windows of a corpus, one for each sentence that fits."""
 
-    current: Indices  # (windows,) the sentence each window is about
+    current: Indices  # (windows,) the current sentence of each window
     source: Span
     target: Span
     shortened: int  # how many windows lost context because they were too long
@@ -46,10 +46,10 @@ class Windows:
         return len(self.current)
 
 
-def cut_windows(split: Split, settings: WindowSettings, seed: int = 0, epoch: int = 0) -> Windows:
-    """The windows of a corpus; seed and epoch matter only to windows of random size."""
+def cut_windows(split: Split, settings: WindowSettings, seed: int = 0, epoch: int = 0) -> CorpusWindows:
+    """Cut the windows of a corpus; seed and epoch only matter to windows of random size."""
     current = np.arange(len(split))
-    before, after = _reach(len(split), settings, seed, epoch)
+    before, after = _window_sizes(len(split), settings, seed, epoch)
     document = split.document_of
     before = np.minimum(before, current - split.documents[document])
     after = np.minimum(after, split.documents[document + 1] - 1 - current)
@@ -65,22 +65,22 @@ def cut_windows(split: Split, settings: WindowSettings, seed: int = 0, epoch: in
         before, after = np.where(can_shrink, fewer_before, before), np.where(can_shrink, fewer_after, after)
         shortened |= can_shrink
     fits = ~too_long
-    return Windows(
-        current[fits], _only(source, fits), _only(target, fits), int((shortened & fits).sum()), current[too_long]
+    return CorpusWindows(
+        current[fits], _select(source, fits), _select(target, fits), int((shortened & fits).sum()), current[too_long]
     )
 
 
-def gather(split: Split, windows: Windows, rows: Indices, source_length: int, target_length: int) -> Batch:
-    """A batch of these windows, padded to these lengths."""
+def gather_batch(split: Split, windows: CorpusWindows, rows: Indices, source_length: int, target_length: int) -> Batch:
+    """Collate the windows `rows` into a batch, padded to these lengths."""
     current = windows.current[rows]
     return Batch(
-        _side(split.source, windows.source, rows, current, source_length),
-        _side(split.target, windows.target, rows, current, target_length),
+        _pad_side(split.source, windows.source, rows, current, source_length),
+        _pad_side(split.target, windows.target, rows, current, target_length),
         torch.from_numpy(current),
     )
 
 
-def _side(sentences: Sentences, span: Span, rows: Indices, current: Indices, length: int) -> PaddedSequences:
+def _pad_side(sentences: Sentences, span: Span, rows: Indices, current: Indices, length: int) -> PaddedSequences:
     first, lengths = span.first[rows], span.lengths[rows]
     column = np.arange(length)
     # A window is one slice of the store, so one gather cuts out the whole batch.
@@ -90,12 +90,12 @@ def _side(sentences: Sentences, span: Span, rows: Indices, current: Indices, len
     return PaddedSequences(*map(torch.from_numpy, (tokens, segments_of(tokens), current - first)))
 
 
-def _reach(count: int, settings: WindowSettings, seed: int, epoch: int) -> tuple[Indices, Indices]:
-    """How far each window would reach if its document and its length let it."""
+def _window_sizes(count: int, settings: WindowSettings, seed: int, epoch: int) -> tuple[Indices, Indices]:
+    """Context sentences before and after, (windows,) each, were it not for documents' edges and `max_tokens`."""
     if settings.sampling == "fixed":
         return np.full(count, settings.before), np.full(count, settings.after)
-    before = scramble(count, seed, epoch, 1) % np.uint64(settings.before + 1)
-    after = scramble(count, seed, epoch, 2) % np.uint64(settings.after + 1)
+    before = splitmix64(count, seed, epoch, 1) % np.uint64(settings.before + 1)
+    after = splitmix64(count, seed, epoch, 2) % np.uint64(settings.after + 1)
     return before.astype(np.int64), after.astype(np.int64)
 
 
@@ -113,5 +113,5 @@ def _span(sentences: Sentences, first: Indices, last: Indices) -> Span:
     return Span(first, last, sentences.offsets[last + 1] - sentences.offsets[first])
 
 
-def _only(span: Span, rows: NDArray[np.bool_]) -> Span:
+def _select(span: Span, rows: NDArray[np.bool_]) -> Span:
     return Span(span.first[rows], span.last[rows], span.lengths[rows])

@@ -1,7 +1,7 @@
-"""The loader: an endless stream of updates, each a few batches, for one of several processes.
+"""The data loader of training: an endless stream of updates, each of one or several batches, for one process of many.
 
-Where it stands is two integers. From them, the seed and the store, any process rebuilds what comes next, so training
-resumes in the middle of an epoch exactly, and on another number of processes too.
+Its state is two integers, epoch and update. With the seed and the store they determine all that follows, so training
+resumes exactly in the middle of an epoch, also on another number of processes.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from focat.config.schema import WindowSettings
 from focat.corpus.store import Split
 from focat.windows.batch import Batch
 from focat.windows.batching import EpochOrder, order_epoch
-from focat.windows.corpus_windows import Windows, cut_windows, gather
+from focat.windows.corpus_windows import CorpusWindows, cut_windows, gather_batch
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Position:
-    """How far training has come: the update that is next."""
+    """The next update of training."""
 
     epoch: int = 0
     update: int = 0  # within the epoch
@@ -33,18 +33,27 @@ class Position:
 
 @dataclass(frozen=True)
 class Update:
-    """The batches of one update that fall to this process."""
+    """The batches of one update that this process computes."""
 
     batches: list[Batch]
-    numbers: list[int]  # of these batches in their epoch, whatever the number of processes
+    batch_numbers: list[int]  # of these batches in their epoch, whatever the number of processes
     target_tokens: int  # of the whole update, on all processes
-    of: int  # updates in this epoch
-    idle: bool  # there was no batch left for this process, so it has one of another's, which must not count
+    updates_in_epoch: int
+    idle: bool  # no batch was left for this process: it has one of another's, which must not count
     next: Position
 
 
 class Loader:
-    """The batches of a split, epoch after epoch."""
+    """Cuts, orders and deals out the batches of a split.
+
+    Args:
+        split: sentences to make windows of.
+        settings: which sentences a window has.
+        batch_tokens: the most tokens of a batch on either side, padding included.
+        seed: of the order of batches, and of window sizes that are drawn at random.
+        gradient_accumulation: batches of an update, over all processes.
+        rank, processes: which of how many processes this is.
+    """
 
     def __init__(
         self,
@@ -60,46 +69,46 @@ class Loader:
         self.batch_tokens, self.gradient_accumulation, self.seed = batch_tokens, gradient_accumulation, seed
         self.rank, self.processes = rank, processes
 
-    def epoch(self, epoch: int) -> tuple[Windows, EpochOrder]:
-        """The windows of an epoch and their order."""
+    def epoch(self, epoch: int) -> tuple[CorpusWindows, EpochOrder]:
+        """Cut and order the windows of an epoch."""
         windows = cut_windows(self.split, self.settings, self.seed, epoch)
         return windows, order_epoch(windows, self.batch_tokens, self.seed, epoch)
 
-    def updates_in(self, order: EpochOrder) -> int:
-        """How many updates an epoch has; the last one may have fewer batches."""
+    def count_updates(self, order: EpochOrder) -> int:
+        """Number of updates of an epoch; the last one may have fewer batches."""
         return -(-len(order) // self.gradient_accumulation)
 
     def updates(self, position: Position = Position()) -> Iterator[Update]:  # noqa: B008 (frozen)
-        """The updates from a position on, without end."""
+        """Yield updates from a position on, without end."""
         while True:
             windows, order = self.epoch(position.epoch)
             if not len(order):
                 return
-            count = self.updates_in(order)
+            count = self.count_updates(order)
             for update in range(position.update, count):
                 first = update * self.gradient_accumulation
-                beyond = min(first + self.gradient_accumulation, len(order))
-                numbers = list(range(first + self.rank, beyond, self.processes))
-                tokens = windows.target.lengths[order.rows[order.bounds[first] : order.bounds[beyond]]].sum()
-                batches = [gather(self.split, windows, *order.batch(i)) for i in numbers or [first]]
+                end = min(first + self.gradient_accumulation, len(order))
+                numbers = list(range(first + self.rank, end, self.processes))
+                tokens = windows.target.lengths[order.rows[order.bounds[first] : order.bounds[end]]].sum()
+                batches = [gather_batch(self.split, windows, *order.batch(i)) for i in numbers or [first]]
                 following = Position(position.epoch, update + 1) if update + 1 < count else Position(position.epoch + 1)
                 yield Update(batches, numbers or [first], int(tokens), count, not numbers, following)
             position = Position(position.epoch + 1)
 
-    def once(self) -> Iterator[Batch]:
-        """The batches of epoch 0 that fall to this process, once."""
+    def one_pass(self) -> Iterator[Batch]:
+        """Yield the batches of epoch 0 that this process computes."""
         windows, order = self.epoch(0)
         for i in range(self.rank, len(order), self.processes):
-            yield gather(self.split, windows, *order.batch(i))
+            yield gather_batch(self.split, windows, *order.batch(i))
 
 
-def pinned(update: Update) -> Update:
-    """The same update in memory that a GPU can copy from while it computes."""
+def pin_memory(update: Update) -> Update:
+    """Copy an update to page-locked memory, which a GPU can read from while it computes."""
     return replace(update, batches=[batch.map(torch.Tensor.pin_memory) for batch in update.batches])
 
 
-class Ahead(Generic[T]):
-    """Runs an iterator in a thread of its own, a few items ahead of whoever consumes it."""
+class Prefetcher(Generic[T]):
+    """Runs an iterator in a thread, up to `depth` items ahead of its consumer."""
 
     _END = object()
 
@@ -115,7 +124,7 @@ class Ahead(Generic[T]):
                 if not self._put(item):
                     return
             self._put(self._END)
-        except BaseException as error:  # it is raised again where the items are consumed
+        except BaseException as error:  # raised again in the consumer
             self._put(error)
 
     def _put(self, item: object) -> bool:
@@ -137,6 +146,6 @@ class Ahead(Generic[T]):
             self.close()
 
     def close(self) -> None:
-        """Stop the thread; what it had made is dropped."""
+        """Stop the thread, and drop the items it has produced."""
         self._stopped.set()
         self._thread.join()

@@ -1,4 +1,4 @@
-"""Segments: which sentence of its window each token belongs to. Everything the paper adds is derived from them.
+"""Segments: the index of the sentence of its window that a token belongs to. All the paper adds is derived from them.
 
 A separator belongs to the sentence it closes, so a token's segment is the number of separators before it.
 """
@@ -14,7 +14,7 @@ Tokens = TypeVar("Tokens", bound=Any)
 
 
 def segments_of(tokens: Tokens) -> Tokens:
-    """The segment of every token of padded windows, (windows, length); -1 on padding. NumPy or torch alike."""
+    """The segment of every token of padded windows, (windows, length); -1 on padding. For NumPy and torch."""
     closes = tokens == SEPARATOR
     before = closes.cumsum(-1) - 1 * closes
     segments: Tokens = (before + 1) * (tokens != PAD) - 1

@@ -1,4 +1,4 @@
-"""Numbers that look random and are the same for ever: on every machine, in every version of every library."""
+"""Pseudo-random numbers that are the same on every machine and in every version of every library."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 _GOLDEN, _FIRST, _SECOND = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
-def scramble(count: int, *keys: int) -> NDArray[np.uint64]:
-    """`count` evenly spread 64-bit numbers, a pure function of the keys (SplitMix64; Steele, Lea and Flood, 2014)."""
+def splitmix64(count: int, *keys: int) -> NDArray[np.uint64]:
+    """`count` uniform 64-bit numbers, a pure function of the keys (SplitMix64; Steele, Lea and Flood, 2014)."""
     state = np.zeros(1, np.uint64)
     for key in keys:
         state = _mix(state + np.uint64(key % (1 << 64)) + _GOLDEN)

@@ -1,4 +1,4 @@
-"""Windows of plain sentences, as users and test suites have them, rather than of a store."""
+"""Windows of text, as users and test suites have them."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class WindowText:
     target: Sequence[str]
 
 
-def batch_of_texts(tokenizer: Tokenizer, windows: Sequence[WindowText]) -> Batch:
-    """A batch of these windows; its `sentences` are their places in the list."""
+def batch_texts(tokenizer: Tokenizer, windows: Sequence[WindowText]) -> Batch:
+    """Tokenize windows and pad them to a batch; its `sentences` are their indices in the list."""
     return Batch(
-        side_of_texts(tokenizer.source, [window.source for window in windows]),
-        side_of_texts(tokenizer.target, [window.target for window in windows]),
+        pad_texts(tokenizer.source, [window.source for window in windows]),
+        pad_texts(tokenizer.target, [window.target for window in windows]),
         torch.arange(len(windows)),
     )
 
 
-def side_of_texts(vocabulary: Vocabulary, windows: Sequence[Sequence[str]]) -> PaddedSequences:
-    """One side of windows, each a list of sentences with the current one last."""
+def pad_texts(vocabulary: Vocabulary, windows: Sequence[Sequence[str]]) -> PaddedSequences:
+    """Tokenize and pad one side of windows, each a list of sentences with the current one last."""
     joined = [join_window(map(vocabulary.encode, sentences)) for sentences in windows]
     return pad_windows(joined, [len(sentences) - 1 for sentences in windows])

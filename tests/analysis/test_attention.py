@@ -10,7 +10,7 @@ from focat.analysis import attention
 from focat.analysis.attention import ORDERS, STACKS, Reader, attention_of, entropy, read_attention
 from focat.corpus.vocabulary import END, SEPARATOR
 from focat.progress import NULL_PROGRESS
-from focat.windows.corpus_windows import cut_windows, gather
+from focat.windows.corpus_windows import cut_windows, gather_batch
 from tests.analysis.corpora import VARIANTS, split, system
 from tests.model.examples import side
 
@@ -45,7 +45,7 @@ def slow_attention(model, corpus, windows):
     found = []
     for row in range(len(windows)):
         lengths = int(windows.source.lengths[row]), int(windows.target.lengths[row])
-        batch = gather(corpus, windows, np.array([row]), *lengths)
+        batch = gather_batch(corpus, windows, np.array([row]), *lengths)
         weights = model.attention(batch.source, batch.target)
         s, t = batch.source.segments[0].tolist(), batch.target.segments[0].tolist()
         s_now, t_now = int(batch.source.current[0]), int(batch.target.current[0])
@@ -152,9 +152,9 @@ def test_local_layers_keep_all_attention():
 def test_nothing_of_the_weights_is_kept():
     corpus, tested = split(4), system()
     windows = cut_windows(corpus, tested.windows)
-    reader = Reader(*[gather(corpus, windows, np.arange(4), 20, 20).source] * 2, 2, 0, causal=False)
-    tested.model.encode(gather(corpus, windows, np.arange(4), 20, 20).source, reader)
+    reader = Reader(*[gather_batch(corpus, windows, np.arange(4), 20, 20).source] * 2, 2, 0, causal=False)
+    tested.model.encode(gather_batch(corpus, windows, np.arange(4), 20, 20).source, reader)
     assert len(reader) == 0
-    assert read_attention(tested.model, gather(corpus, windows, np.arange(4), 20, 20), tested.windows).keys() == {
+    assert read_attention(tested.model, gather_batch(corpus, windows, np.arange(4), 20, 20), tested.windows).keys() == {
         *STACKS
     }

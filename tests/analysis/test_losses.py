@@ -12,7 +12,7 @@ from focat.analysis.robustness import robustness_of
 from focat.errors import FocatError
 from focat.progress import NULL_PROGRESS
 from focat.run import Run
-from focat.windows.corpus_windows import cut_windows, gather
+from focat.windows.corpus_windows import cut_windows, gather_batch
 from tests.analysis.corpora import VARIANTS, split, system
 
 
@@ -22,7 +22,7 @@ def slow_losses(tested, corpus, settings):
     found = {}
     for row in range(len(windows)):
         lengths = int(windows.source.lengths[row]), int(windows.target.lengths[row])
-        batch = gather(corpus, windows, np.array([row]), *lengths)
+        batch = gather_batch(corpus, windows, np.array([row]), *lengths)
         with torch.no_grad():
             logits = tested.model.project(tested.model(batch.source, batch.target))[0].tolist()
         sums = {True: [0.0, 0], False: [0.0, 0]}

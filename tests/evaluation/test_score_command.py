@@ -10,8 +10,8 @@ import torch
 import focat as focat_package
 from focat.evaluation.document_scores import Pair, score_documents
 from focat.evaluation.scoring import score_texts
-from focat.windows.corpus_windows import cut_windows, gather
-from focat.windows.texts import WindowText, batch_of_texts
+from focat.windows.corpus_windows import cut_windows, gather_batch
+from focat.windows.texts import WindowText, batch_texts
 from tests.evaluation.commands import focat
 from tests.evaluation.systems_on_hand import make_run
 from tests.windows.corpora import build_split
@@ -73,7 +73,7 @@ def test_several_models_decide_together(contrast_store, contrast_run, tmp_path):
     models = [contrast_run.load_model(), other.load_model()]
     document = [Pair(SOURCE[0], TARGET[0], 1)]
     (score,) = score_documents(models, contrast_run.tokenizer, [document], contrast_run.settings.windows)[0]
-    batch = batch_of_texts(contrast_run.tokenizer, [WindowText(SOURCE[:1], TARGET[:1])])
+    batch = batch_texts(contrast_run.tokenizer, [WindowText(SOURCE[:1], TARGET[:1])])
     with torch.no_grad():
         chances = sum(model.project(model(batch.source, batch.target))[0].softmax(-1) for model in models) / 2
     expected = [math.log(float(chances[t, token])) for t, token in enumerate(batch.target.tokens[0].tolist())]
@@ -88,7 +88,7 @@ def test_sentences_behind_the_current_one(contrast_store, tmp_path):
     scores = score_documents([model], tokenizer, [pairs], windows)[0]
     encoded = [[(tokenizer.source.encode(pair.source), tokenizer.target.encode(pair.target)) for pair in pairs]]
     split = build_split(encoded, "<i8")
-    batch = gather(split, cut_windows(split, windows), np.arange(len(pairs)), 100, 100)  # as training has it
+    batch = gather_batch(split, cut_windows(split, windows), np.arange(len(pairs)), 100, 100)  # as training has it
     with torch.no_grad():
         logits = model.project(model(batch.source, batch.target)).log_softmax(-1)
     for i, score in enumerate(scores):

@@ -13,7 +13,7 @@ from focat.evaluation.scoring import Scores, score_texts, sums
 from focat.evaluation.suites import contrapro_instances, voita_instances
 from focat.windows.batch import PaddedSequences
 from focat.windows.segments import segments_of
-from focat.windows.texts import WindowText, batch_of_texts
+from focat.windows.texts import WindowText, batch_texts
 from tests.evaluation.systems_on_hand import make_run
 
 
@@ -63,7 +63,7 @@ def test_scores_equal_a_loop_over_tokens(system):
     ]
     found = score_texts(model, tokenizer, windows, batch_windows=2)
     for i, window in enumerate(windows):
-        batch = batch_of_texts(tokenizer, [window])
+        batch = batch_texts(tokenizer, [window])
         with torch.no_grad():
             logits = model.project(model(batch.source, batch.target))[0].double()
         current = context = 0.0

@@ -24,7 +24,7 @@ def test_a_run_can_be_moved_and_used_elsewhere(lab: Lab) -> None:
     """Even where neither the store nor the settings file is: all of the system is in its folder, and none is pickle."""
     lab.train()
     split = Store(lab.store).split("dev")
-    batch = next(Loader(split, lab.settings().windows, 500).once())
+    batch = next(Loader(split, lab.settings().windows, 500).one_pass())
     with torch.no_grad():
         expected = Run.open(lab.run).load_model()(batch.source, batch.target)
 

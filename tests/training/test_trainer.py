@@ -26,7 +26,7 @@ from focat.training.schedule import learning_rate
 from focat.training.trainer import Trainer, _memory_errors, train
 from focat.training.validation import Sample, bleu
 from focat.windows.batch import Batch
-from focat.windows.corpus_windows import cut_windows, gather
+from focat.windows.corpus_windows import cut_windows, gather_batch
 from tests.training.launcher import Launcher
 from tests.training.runs import Lab, last_checkpoint, records, same_tensors, weights_of, without_time
 
@@ -243,7 +243,7 @@ def test_validation_is_that_of_one_window_after_the_other(lab: Lab) -> None:
     trainer.model.eval()
     for i in range(len(windows)):
         lengths = int(windows.source.lengths[i]), int(windows.target.lengths[i])
-        batch = gather(dev, windows, windows.current[i : i + 1], *lengths)
+        batch = gather_batch(dev, windows, windows.current[i : i + 1], *lengths)
         with torch.no_grad():
             losses = token_losses(trainer, batch)[0].tolist()
         for segment, loss in zip(batch.target.segments[0].tolist(), losses, strict=True):

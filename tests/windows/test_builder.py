@@ -11,7 +11,7 @@ from focat.config.schema import WindowSettings
 from focat.corpus.store import Split
 from focat.corpus.vocabulary import END, PAD, SEPARATOR
 from focat.windows.builder import close_sentences, cut_window, join_window, pad_rows, pad_windows
-from focat.windows.corpus_windows import cut_windows, gather
+from focat.windows.corpus_windows import cut_windows, gather_batch
 from tests.windows.corpora import many, splits, window_settings
 
 
@@ -22,7 +22,7 @@ def test_one_window_at_a_time_gives_the_windows_of_training(split: Split, settin
     windows = cut_windows(split, settings)
     if not len(windows):
         return
-    batch = gather(split, windows, np.arange(len(windows)), settings.max_tokens, settings.max_tokens)
+    batch = gather_batch(split, windows, np.arange(len(windows)), settings.max_tokens, settings.max_tokens)
     spans, rows, dropped = [], [], 0
     for d in range(len(split.documents) - 1):
         members = range(split.documents[d], split.documents[d + 1])

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from focat.config.schema import WindowSettings
 from focat.corpus.store import Sentences, Split
 from focat.corpus.vocabulary import END, PAD, SEPARATOR
-from focat.windows.corpus_windows import cut_windows, gather
-from focat.windows.splitmix64 import scramble
+from focat.windows.corpus_windows import cut_windows, gather_batch
+from focat.windows.splitmix64 import splitmix64
 from tests.windows.corpora import build_split, many, split_of_lengths, splits, window_settings
 
 
@@ -46,8 +46,8 @@ def slow_windows(split: Split, settings: WindowSettings, seed: int, epoch: int) 
         for current in members:
             before, after = settings.before, settings.after
             if settings.sampling == "random":
-                before = int(scramble(current + 1, seed, epoch, 1)[current]) % (before + 1)
-                after = int(scramble(current + 1, seed, epoch, 2)[current]) % (after + 1)
+                before = int(splitmix64(current + 1, seed, epoch, 1)[current]) % (before + 1)
+                after = int(splitmix64(current + 1, seed, epoch, 2)[current]) % (after + 1)
             around = [sentence for sentence in members if -before <= sentence - current <= after]
             lost_context = False
             while True:
@@ -93,7 +93,7 @@ def test_batches_equal_their_definition(split: Split, settings: WindowSettings, 
     # Any rows in any order, repeated or not, padded to any length that holds them.
     rows = data.draw(st.lists(st.integers(0, len(expected) - 1), min_size=1, max_size=6))
     length = settings.max_tokens + more
-    batch = gather(split, windows, np.array(rows), length, length + 1)
+    batch = gather_batch(split, windows, np.array(rows), length, length + 1)
 
     assert batch.sentences.tolist() == [expected[row].current for row in rows]
     for name, width in (("source", length), ("target", length + 1)):
@@ -111,7 +111,7 @@ def test_a_document_by_hand() -> None:
     # Two documents, of three sentences and of one; s3to3.
     split = build_split([[([10], [20]), ([11, 12], [21]), ([], [22])], [([13], [23, 24])]])
     windows = cut_windows(split, WindowSettings(before=2))
-    batch = gather(split, windows, np.arange(4), 6, 6)
+    batch = gather_batch(split, windows, np.arange(4), 6, 6)
     assert batch.source.tokens.tolist() == [
         [10, END, PAD, PAD, PAD, PAD],
         [10, SEPARATOR, 11, 12, END, PAD],
@@ -130,7 +130,7 @@ def test_a_document_by_hand() -> None:
 
 def test_s4to1_has_the_current_sentence_alone_on_the_target() -> None:
     split = split_of_lengths([1, 1, 1, 1])
-    batch = gather(split, cut_windows(split, WindowSettings(before=3, target_before=0)), np.array([3]), 8, 2)
+    batch = gather_batch(split, cut_windows(split, WindowSettings(before=3, target_before=0)), np.array([3]), 8, 2)
     assert batch.source.tokens.tolist() == [[4, SEPARATOR, 5, SEPARATOR, 6, SEPARATOR, 7, END]]
     assert batch.target.tokens.tolist() == [[1007, END]]
     assert (batch.source.current.item(), batch.target.current.item()) == (3, 0)
@@ -200,10 +200,10 @@ def test_random_sizes_are_evenly_spread() -> None:
     assert all(abs(count - 500) < 60 for count in counted.values()), counted
 
 
-# ------------------------------------------------------------------------------------------------------- scramble
+# ------------------------------------------------------------------------------------------------------- splitmix64
 
 
-def splitmix64(state: int, count: int) -> list[int]:
+def reference_splitmix64(state: int, count: int) -> list[int]:
     """SplitMix64 as published, on Python's integers."""
     numbers = []
     for _ in range(count):
@@ -216,8 +216,8 @@ def splitmix64(state: int, count: int) -> list[int]:
 
 
 def test_the_reference_gives_the_published_numbers() -> None:
-    assert splitmix64(1234567, 3) == [6457827717110365317, 3203168211198807973, 9817491932198370423]
-    assert scramble(3).tolist() == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+    assert reference_splitmix64(1234567, 3) == [6457827717110365317, 3203168211198807973, 9817491932198370423]
+    assert splitmix64(3).tolist() == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
 
 
 @many
@@ -225,5 +225,5 @@ def test_the_reference_gives_the_published_numbers() -> None:
 def test_scramble_equals_the_reference(count: int, keys: list[int]) -> None:
     state = 0
     for key in keys:
-        (state,) = splitmix64(state + key, 1)
-    assert scramble(count, *keys).tolist() == splitmix64(state, count)
+        (state,) = reference_splitmix64(state + key, 1)
+    assert splitmix64(count, *keys).tolist() == reference_splitmix64(state, count)

@@ -19,7 +19,7 @@ from focat.corpus.store import Split
 from focat.corpus.vocabulary import PAD
 from focat.windows.batch import Batch
 from focat.windows.corpus_windows import cut_windows
-from focat.windows.loader import Ahead, Loader, Position, Update
+from focat.windows.loader import Loader, Position, Prefetcher, Update
 from tests.windows.corpora import build_split, few, full_splits, split_of_lengths, window_settings
 
 batch_tokens = st.integers(1, 120)
@@ -79,7 +79,7 @@ def test_every_sentence_is_current_once_an_epoch_whatever_stops_in_between(
 
     # Some updates on these processes; then training stops, and goes on with another number of them.
     start = Position(epoch)
-    total = loaders(1)[0].updates_in(loaders(1)[0].epoch(epoch)[1])
+    total = loaders(1)[0].count_updates(loaders(1)[0].epoch(epoch)[1])
     stop_after = data.draw(st.integers(0, total - 1))
     seen, positions = [], set()
     for loader in loaders(processes):
@@ -130,16 +130,16 @@ def test_an_update_is_the_same_on_any_number_of_processes(
 
     ranks = [first_updates(rank, processes) for rank in range(processes)]
     for alone, *parts in zip(first_updates(0, 1), *ranks, strict=True):
-        assert {(part.next, part.of, part.target_tokens) for part in parts} == {
-            (alone.next, alone.of, alone.target_tokens)
+        assert {(part.next, part.updates_in_epoch, part.target_tokens) for part in parts} == {
+            (alone.next, alone.updates_in_epoch, alone.target_tokens)
         }
         dealt = {
             number: contents(batch)
             for part in parts
-            for number, batch in zip(part.numbers, counting(part), strict=not part.idle)
+            for number, batch in zip(part.batch_numbers, counting(part), strict=not part.idle)
         }
         assert sum(len(counting(part)) for part in parts) == len(dealt)  # no batch on two processes
-        assert dealt == dict(zip(alone.numbers, map(contents, alone.batches), strict=True))
+        assert dealt == dict(zip(alone.batch_numbers, map(contents, alone.batches), strict=True))
         # The normaliser of the gradient: every target token of the update, padding apart.
         assert alone.target_tokens == sum(int((batch.target.tokens != PAD).sum()) for batch in alone.batches)
         # A process without work still has a batch to go through the motions with: processes wait for each other.
@@ -152,14 +152,14 @@ def test_epochs_and_updates_by_hand() -> None:
     updates = list(islice(loader.updates(), 4))
     assert [len(update.batches) for update in updates] == [2, 2, 1, 2]
     assert [update.next for update in updates] == [Position(0, 1), Position(0, 2), Position(1, 0), Position(1, 1)]
-    assert [update.numbers for update in updates] == [[0, 1], [2, 3], [4], [0, 1]]
-    assert {update.of for update in updates} == {3}
+    assert [update.batch_numbers for update in updates] == [[0, 1], [2, 3], [4], [0, 1]]
+    assert {update.updates_in_epoch for update in updates} == {3}
     assert [update.target_tokens for update in updates] == [4, 4, 2, 4]  # a word and its end for each sentence
     # Of two processes, the second has nothing to do in the last update, but it takes part in it.
     other = Loader(split_of_lengths([1] * 5), WindowSettings(before=0), 1, gradient_accumulation=2, rank=1, processes=2)
     updates = list(islice(other.updates(), 4))
     assert [update.idle for update in updates] == [False, False, True, False]
-    assert [update.numbers for update in updates] == [[1], [3], [4], [1]]
+    assert [update.batch_numbers for update in updates] == [[1], [3], [4], [1]]
     assert [update.target_tokens for update in updates] == [4, 4, 2, 4]  # of both processes
 
 
@@ -184,7 +184,7 @@ def test_once_is_every_sentence_once_and_then_over(split: Split, batch_tokens: i
     seen = [
         sentence
         for rank in range(processes)
-        for batch in Loader(split, settings, batch_tokens, rank=rank, processes=processes).once()
+        for batch in Loader(split, settings, batch_tokens, rank=rank, processes=processes).one_pass()
         for sentence in batch.sentences.tolist()
     ]
     assert sorted(seen) == list(range(len(split)))
@@ -201,29 +201,29 @@ def test_a_position_is_a_few_bytes_of_json() -> None:
     assert Position(**json.loads(written)) == position
 
 
-# ---------------------------------------------------------------------------------------------------------- ahead
+# ---------------------------------------------------------------------------------------------------------- prefetching
 
 
 def workers() -> int:
     return threading.active_count()
 
 
-def test_ahead_keeps_the_order_and_closes_its_thread() -> None:
+def test_prefetching_keeps_the_order_and_closes_its_thread() -> None:
     before = workers()
-    ahead = Ahead(range(100), depth=3)
-    assert list(ahead) == list(range(100))
+    prefetcher = Prefetcher(range(100), depth=3)
+    assert list(prefetcher) == list(range(100))
     assert workers() == before
-    assert list(ahead) == []  # over is over; it does not wait for more
+    assert list(prefetcher) == []  # over is over; it does not wait for more
 
 
-def test_ahead_gives_what_the_loader_gives() -> None:
+def test_prefetching_gives_what_the_loader_gives() -> None:
     def stream() -> Iterator[Update]:
         return Loader(split_of_lengths([3, 1, 4, 1, 5]), WindowSettings(before=1), 20).updates()
 
     plain = list(islice(stream(), 10))
-    ahead = Ahead(stream())
-    through = list(islice(ahead, 10))
-    ahead.close()
+    prefetcher = Prefetcher(stream())
+    through = list(islice(prefetcher, 10))
+    prefetcher.close()
     assert [update.next for update in through] == [update.next for update in plain]
     for one, other in zip(through, plain, strict=True):
         assert all(
@@ -231,7 +231,7 @@ def test_ahead_gives_what_the_loader_gives() -> None:
         )
 
 
-def test_ahead_works_ahead_but_not_without_end() -> None:
+def test_prefetching_works_ahead_but_not_without_end() -> None:
     made = []
 
     def items() -> Iterator[int]:
@@ -239,49 +239,49 @@ def test_ahead_works_ahead_but_not_without_end() -> None:
             made.append(i)
             yield i
 
-    ahead = Ahead(items(), depth=4)
+    prefetcher = Prefetcher(items(), depth=4)
     deadline = time.monotonic() + 5
     while len(made) < 5 and time.monotonic() < deadline:
         time.sleep(0.001)
     time.sleep(0.05)
     assert len(made) == 5  # four wait in the queue, the fifth in the thread's hand
-    ahead.close()
+    prefetcher.close()
 
 
-def test_ahead_raises_where_the_items_are_consumed() -> None:
+def test_prefetching_raises_where_the_items_are_consumed() -> None:
     def items() -> Iterator[int]:
         yield 1
         raise RuntimeError("the disk is gone")
 
     before = workers()
     with pytest.raises(RuntimeError, match="the disk is gone"):
-        list(Ahead(items()))
+        list(Prefetcher(items()))
     assert workers() == before
 
 
-def test_ahead_gives_what_came_before_the_error() -> None:
+def test_prefetching_gives_what_came_before_the_error() -> None:
     def items() -> Iterator[int]:
         yield from (1, 2)
         raise RuntimeError
 
-    stream = iter(Ahead(items()))
+    stream = iter(Prefetcher(items()))
     assert [next(stream), next(stream)] == [1, 2]
     with pytest.raises(RuntimeError):
         next(stream)
 
 
-def test_ahead_lets_go_when_its_consumer_stops_early() -> None:
+def test_prefetching_lets_go_when_its_consumer_stops_early() -> None:
     before = workers()
-    for item in Ahead(iter(int, 1), depth=2):  # an endless source, and a full queue
+    for item in Prefetcher(iter(int, 1), depth=2):  # an endless source, and a full queue
         assert item == 0
         break
     assert workers() == before
 
 
-def test_ahead_can_be_closed_unused_and_twice() -> None:
+def test_prefetching_can_be_closed_unused_and_twice() -> None:
     before = workers()
-    ahead = Ahead(iter(int, 1))
-    ahead.close()
-    ahead.close()
+    prefetcher = Prefetcher(iter(int, 1))
+    prefetcher.close()
+    prefetcher.close()
     assert workers() == before
-    assert list(ahead) == []
+    assert list(prefetcher) == []

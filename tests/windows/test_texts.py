@@ -10,7 +10,7 @@ from focat.corpus.prepare import prepare
 from focat.corpus.store import Store
 from focat.progress import NULL_PROGRESS
 from focat.windows.loader import Loader
-from focat.windows.texts import WindowText, batch_of_texts
+from focat.windows.texts import WindowText, batch_texts
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +34,8 @@ def test_same_windows_as_the_loader(store):
     ]
     loader = Loader(store.split("train"), WindowSettings(before=2), batch_tokens=400)
     seen = 0
-    for batch in loader.once():
-        mine = batch_of_texts(store.tokenizer, [texts[i] for i in batch.sentences.tolist()])
+    for batch in loader.one_pass():
+        mine = batch_texts(store.tokenizer, [texts[i] for i in batch.sentences.tolist()])
         for found, expected in ((mine.source, batch.source), (mine.target, batch.target)):
             length = found.tokens.shape[1]  # the loader pads to one of its own lengths
             assert torch.equal(found.tokens, expected.tokens[:, :length])

@@ -27,9 +27,18 @@ from focat.translation.result import Translation
 from focat.translation.translator import AHEAD, Translator
 
 
-def load(run: str | Path | Sequence[str | Path], device: str = "auto") -> Model:
-    """The system that a run folder holds, or an ensemble of several; averaged weights are used where there are any."""
-    return Model(load_system(run, device))
+def load(run: str | Path | Sequence[str | Path], device: str = "auto", overrides: Sequence[str] = ()) -> Model:
+    """Load a trained system, or several as an ensemble. Averaged weights are used where there are any.
+
+    Args:
+        run: a folder that `focat train` made, or several.
+        device: auto, cpu, cuda or cuda:1.
+        overrides: settings of decoding to use instead of those of the run, as in `decoding.beam=8`.
+
+    Raises:
+        FocatError: a folder holds no run, or the runs have different vocabularies.
+    """
+    return Model(load_system(run, device, overrides))
 
 
 class Model:

@@ -1,4 +1,4 @@
-"""A run folder: everything that one system is, self-contained, so that it can be moved, copied and loaded elsewhere.
+"""Run folders, and the one way to open trained weights. A run is self-contained and can be moved or copied.
 
 config.yaml, model.json, tokenizer/, checkpoints/NNNNNNN/, best, averaged/, log.jsonl (docs/formats.md).
 """
@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from focat.config import Settings, dump_settings, load_settings
+from focat.config import Settings, dump_settings, load_settings, override_decoding
 from focat.config.schema import WindowSettings
 from focat.corpus.store import Store
 from focat.corpus.tokenizer import Tokenizer
@@ -26,7 +26,7 @@ from focat.model.transformer import Transformer
 
 RUN_FORMAT = 2  # of run folders; docs/formats.md, "Compatibility"
 CHECKSUMS = "checksums.json"  # of the files of a checkpoint
-# What may differ when a run goes on: none of it touches what has been learned so far.
+# Settings that may change when a run is resumed.
 _MAY_CHANGE: Any = {
     "training": {
         "budget",
@@ -45,16 +45,26 @@ _MAY_CHANGE: Any = {
 
 
 class Run:
-    """The folder of one system."""
+    """The folder of one trained system, or of one in training.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: the folder.
+        overrides: settings to use instead of those it was trained with, as in `decoding.beam=8`.
+    """
+
+    def __init__(self, path: Path, overrides: Sequence[str] = ()) -> None:
         self.path = path
+        self.overrides = tuple(overrides)
         self.log = path / "log.jsonl"
         self.averaged = path / "averaged"
 
     @classmethod
     def create(cls, settings: Settings, store: Store) -> Run:
-        """Begin a run, or go on with it if its settings are still the same where it matters."""
+        """Create the folder of a new run, or open it to resume.
+
+        Raises:
+            FocatError: the folder holds something else, or a run with other settings than those that may change.
+        """
         run = cls(settings.training.output_dir)
         tokenizer = store.tokenizer
         described = {
@@ -76,27 +86,32 @@ class Run:
         return run
 
     @classmethod
-    def open(cls, path: Path) -> Run:
-        """A run that is there."""
+    def open(cls, path: Path, overrides: Sequence[str] = ()) -> Run:
+        """Open an existing run.
+
+        Raises:
+            FocatError: the folder holds no run, or one of another format.
+        """
         for name in ("model.json", "config.yaml"):
             if not (path / name).exists():
                 raise FocatError(f"{path}: holds no run (there is no {name}); name a folder that `focat train` made")
-        run = cls(path)
+        run = cls(path, overrides)
         run._check_format()
         return run
 
     @property
     def settings(self) -> Settings:
-        """The settings it was trained with."""
-        return load_settings(self.path / "config.yaml")
+        """The settings it was trained with, under the overrides."""
+        settings = load_settings(self.path / "config.yaml")
+        return override_decoding(settings, self.overrides) if self.overrides else settings
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """Its own copy of the tokenizer."""
+        """The run's own copy of the tokenizer."""
         return Tokenizer.load(self.path / "tokenizer")
 
     def build_model(self, settings: Settings | None = None) -> Transformer:
-        """The model with fresh weights."""
+        """Build the model with newly initialised weights."""
         settings = settings or self.settings
         described = self._described()
         return Transformer(
@@ -108,11 +123,11 @@ class Run:
         )
 
     def weights_folder(self) -> Path:
-        """Where the weights to use are: the average around the best checkpoint, else the best, else the last."""
+        """Return the folder of the weights to use: of the average if there is one, else the best, else the last."""
         if (self.path / "best").exists():
             best = (self.path / "best").read_text(encoding="utf-8").strip()
             average = self.averaged / "average.json"
-            # Training may have gone on and found a better one: then the average is of the past.
+            # Resumed training may have found a better checkpoint: then the average is out of date.
             if average.exists() and json.loads(average.read_text(encoding="utf-8"))["best"] == int(best):
                 return self.averaged
             return self.path / "checkpoints" / best
@@ -122,12 +137,12 @@ class Run:
         return checkpoints[-1]
 
     def checkpoints(self) -> list[Path]:
-        """All checkpoints, oldest first; the name is the update."""
+        """Return the folders of all checkpoints, oldest first; each is named after its update."""
         folder = self.path / "checkpoints"
         return sorted(path for path in folder.glob("*") if path.name.isdigit()) if folder.exists() else []
 
     def load_model(self, weights: Path | None = None, device: str | torch.device = "cpu") -> Transformer:
-        """The trained model, ready to use."""
+        """Load the trained model onto a device, in evaluation mode."""
         model = self.build_model()
         load_weights(model, weights or self.weights_folder())
         return model.to(device).eval()
@@ -192,8 +207,15 @@ class TrainedSystem:
         return self.settings.windows.model_copy(update={"max_tokens": self._max_tokens}).of_size(size)
 
 
-def load_system(runs: str | Path | Sequence[str | Path], device: str | torch.device = "auto") -> TrainedSystem:
+def load_system(
+    runs: str | Path | Sequence[str | Path], device: str | torch.device = "auto", overrides: Sequence[str] = ()
+) -> TrainedSystem:
     """Open a run, or several as an ensemble, and load the weights to use onto a device.
+
+    Args:
+        runs: folders that `focat train` made.
+        device: auto, cpu, cuda or cuda:1.
+        overrides: settings of decoding to use instead of those of the runs, as in `decoding.beam=8`.
 
     Raises:
         FocatError: no run is named, a folder holds no run, or the runs have different vocabularies.
@@ -201,11 +223,11 @@ def load_system(runs: str | Path | Sequence[str | Path], device: str | torch.dev
     folders = [runs] if isinstance(runs, (str, Path)) else list(runs)
     if not folders:
         raise FocatError("name a run, or several")
-    return TrainedSystem([Run.open(Path(folder)) for folder in folders], device)
+    return TrainedSystem([Run.open(Path(folder), overrides) for folder in folders], device)
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """The weights that a checkpoint holds."""
+    """Read the weights of a checkpoint, and verify their checksum if it has one."""
     path, sums = folder / "weights.safetensors", folder / CHECKSUMS
     if not path.exists():
         raise FocatError(f"{folder}: has no weights.safetensors")
@@ -221,9 +243,13 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def load_weights(model: Transformer, folder: Path, may_lack: str | None = None) -> list[str]:
-    """Put stored weights into a model of the same shape; no pickle is involved.
+    """Copy stored weights into a model of the same shape.
 
-    Weights whose names begin with `may_lack` may be missing there, and stay as they are; returns which.
+    Args:
+        may_lack: weights whose names begin with this may be missing in the folder, and keep their values.
+
+    Returns:
+        The names of the weights that are missing there.
     """
     path, stored = folder / "weights.safetensors", read_weights(folder)
     parameters = dict(model.named_parameters())

@@ -25,7 +25,7 @@ from focat.cli.options import (
 
 
 def analyse_command(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders that `focat train` made.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders that `focat train` made.")],
     split: Annotated[TestSplit, typer.Option(help="Of the store they were trained on.")] = "test",
     source: Annotated[Path | None, typer.Option(metavar="FILE", help="Or a text of one's own, a line a sentence.")] = (
         None

@@ -14,7 +14,7 @@ from focat.cli.options import ConfigFile, JsonFile, Overrides, Quiet, progress_s
 def config_command(
     config: Annotated[
         Path | None,
-        typer.Argument(metavar="[CONFIG]", help="Settings file (YAML); the defaults if not given."),
+        typer.Argument(metavar="CONFIG", help="Settings file (YAML); the defaults if not given."),
     ] = None,
     overrides: Overrides = None,
     schema: Annotated[bool, typer.Option("--schema", help="Write a JSON schema of settings files, for editors.")] = (

@@ -36,7 +36,7 @@ def demo_command(
 
 def reproduce_command(
     plan: Annotated[
-        str | None, typer.Argument(metavar="[PLAN]", help="A plan that comes with focat, or a file; none lists them.")
+        str | None, typer.Argument(metavar="PLAN", help="A plan that comes with focat, or a file; none lists them.")
     ] = None,
     overrides: Overrides = None,
     folder: Annotated[
@@ -81,7 +81,7 @@ def reproduce_command(
 
 
 def report_command(
-    runs: Annotated[list[str], typer.Argument(metavar="[NAME=]RUN...", help="Runs to tell of, the baseline first.")],
+    runs: Annotated[list[str], typer.Argument(metavar="[NAME=]RUN", help="Runs to tell of, the baseline first.")],
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="The page; RUN/report.html or report.html if not given."),

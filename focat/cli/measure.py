@@ -11,6 +11,7 @@ from focat.choices import MissingTarget, ScoreFormat, SuiteContext
 from focat.cli.options import (
     ContextSource,
     ContextTarget,
+    DecodingOverrides,
     DeviceName,
     EnsembleRuns,
     JsonFile,
@@ -26,6 +27,8 @@ from focat.cli.options import (
 
 def contrast_command(
     run: RunFolder,
+    overrides: DecodingOverrides = None,
+    *,
     suite: Annotated[
         list[Path],
         typer.Option(metavar="FILE", help="A suite: Voita et al., ContraPro and its relatives, JSONL. Repeatable."),
@@ -84,7 +87,7 @@ def contrast_command(
         translate,
     )
     check_output_file(instances, overwrite)
-    opened = Run.open(run)
+    opened = Run.open(run, overrides or ())
     suites = suites_for(suite, opened, window, context_source, context_target, context_folder)
     results, setup = ask(opened, suites, asking, device_named(device), progress_shown(quiet))
     found = sections(results, setup)

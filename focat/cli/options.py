@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -22,7 +23,11 @@ ConfigFile = Annotated[
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]...", help="Settings to override, as in windows.before=3."),
+    typer.Argument(metavar="KEY=VALUE", help="Settings to override, as in windows.before=3."),
+]
+DecodingOverrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="KEY=VALUE", help="Settings of decoding to override, as in decoding.beam=8."),
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder that `focat train` made.")]
 JsonFile = Annotated[
@@ -74,6 +79,12 @@ def write_figures(path: Path | None, content: Any) -> None:
         from focat.files import write_json
 
         write_json(path, content)
+
+
+def split_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Part arguments into files or folders and overrides such as decoding.beam=8; what exists is a file."""
+    overrides = [a for a in arguments if re.match(r"[a-z]+(\.[a-z0-9_]+)+=", a) and not Path(a).exists()]
+    return [a for a in arguments if a not in overrides], overrides
 
 
 def names_between_commas(parameter: str, text: str, choices: Sequence[Name]) -> list[Name]:

@@ -19,13 +19,20 @@ from focat.cli.options import (
     Unconstrained,
     WindowSize,
     progress_shown,
+    split_overrides,
     write_figures,
 )
 from focat.errors import FocatError
 
 
 def evaluate_command(
-    run: Annotated[Path | None, typer.Argument(metavar="[RUN]", help="A run that translates the test set.")] = None,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="RUN|KEY=VALUE",
+            help="A run that translates the test set; settings to override, as in decoding.beam=8.",
+        ),
+    ] = None,
     hypothesis: Annotated[Path | None, typer.Option(metavar="FILE", help="Translations that exist already.")] = None,
     reference: Annotated[Path | None, typer.Option(metavar="FILE", help="What they are compared with.")] = None,
     source: Annotated[Path | None, typer.Option(metavar="FILE", help="What is translated; COMET reads it.")] = None,
@@ -64,7 +71,9 @@ def evaluate_command(
     )
     from focat.files import check_output_file
 
-    if (run is None) == (hypothesis is None):
+    runs, overrides = split_overrides(arguments or [])
+    run = Path(runs[0]) if runs else None
+    if len(runs) > 1 or (run is None) == (hypothesis is None):
         raise FocatError("evaluate: give either a RUN that translates, or --hypothesis with translations")
     if reference is None and (hypothesis or source):
         raise FocatError("evaluate: give the file to compare with, --reference")
@@ -85,7 +94,7 @@ def evaluate_command(
         from focat.evaluation.test_sets import corpus_of_files, documents_of
         from focat.evaluation.translating import translate_documents
 
-        model = load(run, device)
+        model = load(run, device, overrides)
         if source is not None and reference is not None:
             chosen = list(read_documents(corpus_of_files(source, reference, documents)))
         else:
@@ -108,7 +117,7 @@ def evaluate_command(
 def compare_command(
     files: Annotated[
         list[str],
-        typer.Argument(metavar="[NAME=]FILE...", help="Results of systems, the baseline first; equal names are one."),
+        typer.Argument(metavar="[NAME=]FILE", help="Results of systems, the baseline first; equal names are one."),
     ],
     reference: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The files are translations; this is what they should be.")

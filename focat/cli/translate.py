@@ -19,6 +19,7 @@ from focat.cli.options import (
     Unconstrained,
     WindowSize,
     progress_shown,
+    split_overrides,
     write_figures,
 )
 from focat.errors import FocatError
@@ -26,7 +27,13 @@ from focat.errors import FocatError
 
 def translate_command(
     run: RunFolder,
-    input: Annotated[Path, typer.Argument(metavar="INPUT", help="File to translate; - is standard input.")] = Path("-"),
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="INPUT|KEY=VALUE",
+            help="File to translate, standard input if not given; settings to override, as in decoding.beam=8.",
+        ),
+    ] = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write; standard output if not given.")
     ] = Path("-"),
@@ -62,6 +69,10 @@ def translate_command(
 
     from focat.api import load
 
+    files, overrides = split_overrides(arguments or [])
+    if len(files) > 1:
+        raise FocatError(f"translate: give one file, not {len(files)}: {', '.join(files)}")
+    input = Path(files[0]) if files else Path("-")
     for path in (input, output):
         if json_file is not None and json_file.resolve() == path.resolve():
             raise FocatError(f"--json {json_file}: is the {'input' if path == input else 'output'}; give another file")
@@ -70,7 +81,7 @@ def translate_command(
     typed = input == Path("-") and sys.stdin is not None and sys.stdin.isatty()
     if typed:
         print("Type one sentence to a line; a blank line begins another document, Ctrl-D ends.", file=sys.stderr)
-    figures = load([run, *(ensemble or [])], device).translate_file(
+    figures = load([run, *(ensemble or [])], device, overrides).translate_file(
         input,
         output,
         format,

@@ -1,4 +1,4 @@
-"""Settings of the corpus room: which files, how they are read, cleaned, normalised and cut into tokens."""
+"""Settings of corpora: which files, and how they are read, cleaned, normalised and tokenized."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, model_validator
 
 
-class Section(BaseModel):
+class SettingsSection(BaseModel):
     """A group of settings. Unknown names are refused; the docstring under a field is its help text."""
 
     model_config = ConfigDict(
@@ -16,29 +16,29 @@ class Section(BaseModel):
     )
 
 
-class Located(str):
-    """A string that remembers the folder of the file it was written in."""
+class FileString(str):
+    """A string read from a settings file, with the folder of that file."""
 
     folder: Path
 
-    def __new__(cls, text: str, folder: Path) -> Located:
-        located = super().__new__(cls, text)
-        located.folder = folder
-        return located
+    def __new__(cls, text: str, folder: Path) -> FileString:
+        string = super().__new__(cls, text)
+        string.folder = folder
+        return string
 
 
-def _beside_its_file(path: object) -> object:
-    """A relative path in a settings file starts from the folder of that file, not from where focat runs."""
-    if isinstance(path, Located):
+def _relative_to_file(path: object) -> object:
+    """Resolve a relative path of a settings file from the folder of that file, not from the working directory."""
+    if isinstance(path, FileString):
         return path.folder / Path(path).expanduser()
     return Path(path).expanduser() if isinstance(path, str) else path
 
 
-FilePath = Annotated[Path, BeforeValidator(_beside_its_file)]
+FilePath = Annotated[Path, BeforeValidator(_relative_to_file)]
 
 
-class Corpus(Section):
-    """What every corpus has, whatever its format."""
+class Corpus(SettingsSection):
+    """Settings of every corpus, whatever its format."""
 
     max_documents: PositiveInt | None = None
     """Take no more than this many documents, from the start of the corpus."""
@@ -127,7 +127,7 @@ AnyCorpus = Annotated[
 ]
 
 
-class CleaningSettings(Section):
+class CleaningSettings(SettingsSection):
     """Which pairs to leave out. Whole pairs go, so the two sides stay aligned; each removal is counted."""
 
     empty: bool = True
@@ -141,7 +141,7 @@ class CleaningSettings(Section):
     so that short sentences are not judged by chance)."""
 
 
-class NormalisationSettings(Section):
+class NormalisationSettings(SettingsSection):
     """What is done to text before it becomes tokens, in training and at inference alike."""
 
     unicode: Literal["none", "NFC", "NFKC"] = "none"
@@ -150,7 +150,7 @@ class NormalisationSettings(Section):
     """Lower-case both sides, as the paper does for En→Ru."""
 
 
-class TokenizerSettings(Section):
+class TokenizerSettings(SettingsSection):
     """SentencePiece, trained on the training corpora or brought along."""
 
     kind: Literal["bpe", "unigram"] = "bpe"
@@ -179,7 +179,7 @@ class TokenizerSettings(Section):
         return self
 
 
-class DataSettings(Section):
+class DataSettings(SettingsSection):
     """From files to a token store."""
 
     store: FilePath = Path("store")

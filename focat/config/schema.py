@@ -1,4 +1,4 @@
-"""Every setting of focat, typed, validated, and documented where it is declared (corpora: see `data`)."""
+"""Every setting of focat, typed, validated and documented where it is declared; those of corpora are in `data`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from focat.choices import TargetContext
-from focat.config.data import DataSettings, FilePath, Section
+from focat.config.data import DataSettings, FilePath, SettingsSection
 from focat.errors import ParameterError
 
-MOST_SENTENCES = 1000  # in a window at test time; no model can take as many
+MAX_WINDOW = 1000  # sentences in a window; no model can take as many
 Share = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
 
 
-class WindowSettings(Section):
+class WindowSettings(SettingsSection):
     """Which sentences surround the current one. s4to4 is `before: 3`; s4to1 adds `target_before: 0`."""
 
     before: NonNegativeInt = 3
@@ -31,7 +31,7 @@ class WindowSettings(Section):
     """`random` draws the number of context sentences of each window anew in each epoch, from none to all
     (multi-resolution training)."""
     max_tokens: Annotated[int, Field(ge=8)] = 1024
-    """Longest window, in tokens of one side. A longer one loses its farthest context sentences first, and says so."""
+    """Longest window, in tokens of one side. A longer one loses its farthest context sentences first."""
 
     @model_validator(mode="after")
     def _target_within_source(self) -> WindowSettings:
@@ -56,14 +56,17 @@ class WindowSettings(Section):
         return self.before + 1 + self.after
 
     def of_size(self, size: int | None) -> WindowSettings:
-        """The same windows with so many sentences (None: as they are); those behind the current one stay.
+        """Return these windows with `size` sentences; sentences behind the current one stay.
 
-        A target as long as its source stays as long; a shorter one stays as it is, if the source is not shorter yet.
+        A target as long as its source stays as long; a shorter one stays as it is, unless the source gets shorter.
+
+        Args:
+            size: sentences in a window; None leaves the windows as they are.
         """
         if size is None:
             return self
-        if size > MOST_SENTENCES:
-            raise ParameterError("window", size, f"ask for {MOST_SENTENCES:,} sentences at most")
+        if size > MAX_WINDOW:
+            raise ParameterError("window", size, f"ask for {MAX_WINDOW:,} sentences at most")
         before = size - 1 - self.after
         if before < 0:
             raise ParameterError("window", size, f"must be larger than windows.after, {self.after}")
@@ -111,7 +114,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class ModelSettings(Section):
+class ModelSettings(SettingsSection):
     """The Transformer and what the paper adds to it. A preset fills what is not given."""
 
     preset: Literal["tiny", "small", "base", "big"] = "base"
@@ -133,7 +136,7 @@ class ModelSettings(Section):
     activation_dropout: Rate = 0.0
     """Dropout inside the feed-forward blocks."""
     word_dropout: Rate = 0.0
-    """Share of the current sentence's source words that training hides, so that the model looks to the context for them
+    """Share of the current sentence's source words that training masks, so that the model uses the context for them
     (CoWord dropout of Fernandes et al., 2021)."""
     norm: Literal["post", "pre"] = "post"
     """Layer normalisation after each block (the paper) or before it."""
@@ -143,7 +146,7 @@ class ModelSettings(Section):
     """`tied`: target embedding and output projection are one matrix; `shared`: the source embedding too, which needs a
     joint vocabulary; `separate`: three matrices."""
     positions: Literal["sinusoidal", "learned", "rotary"] = "sinusoidal"
-    """How a token knows where it stands."""
+    """Position encoding."""
     shift: NonNegativeInt | Literal["avg-corpus", "avg-sequence"] = 0
     """Segment shift: every sentence of a window starts this many positions later than it would. `avg-corpus` is the
     mean sentence length of the training corpus, `avg-sequence` that of each window's source."""
@@ -152,12 +155,12 @@ class ModelSettings(Section):
     segment_embeddings_at: Literal["input", "every-layer"] = "input"
     """Add segment embeddings once, or again at the input of every layer (persistent)."""
     attention: Literal["full", "long-short", "group"] = "full"
-    """Who sees whom: everything; some heads only their own sentence (Zhang et al., 2020); or own sentence only, except
-    in chosen layers (Bao et al., 2021)."""
+    """Attention mask: every token attends to the whole window; some heads only to their own sentence (Zhang et al.,
+    2020); or all heads only to their own sentence, except in chosen layers (Bao et al., 2021)."""
     local_heads: PositiveInt | None = None
-    """With `attention: long-short`, how many heads see only their own sentence; half of them if not given."""
+    """With `attention: long-short`, how many heads attend only to their own sentence; half of them if not given."""
     global_layers: tuple[NonNegativeInt, ...] | None = None
-    """With `attention: group`, the layers that see the whole window, counted from 0; the top two if not given."""
+    """With `attention: group`, the layers that attend to the whole window, counted from 0; the top two if not given."""
 
     @model_validator(mode="before")
     @classmethod
@@ -174,14 +177,14 @@ class ModelSettings(Section):
             raise ValueError("local_heads needs attention: long-short")
         if self.local_heads is not None and self.local_heads >= self.heads:
             raise ValueError(
-                f"local_heads is {self.local_heads} of {self.heads} heads: one at least must see the window"
+                f"local_heads is {self.local_heads} of {self.heads} heads: one at least must attend to the whole window"
             )
         if self.global_layers is not None and self.attention != "group":
             raise ValueError("global_layers needs attention: group")
         return self
 
 
-class DiscountSchedule(Section):
+class DiscountSchedule(SettingsSection):
     """A discount that moves in a straight line from one value to another, and stays there."""
 
     start: Share = 1.0
@@ -200,7 +203,7 @@ class DiscountSchedule(Section):
         return self
 
 
-class ObjectiveSettings(Section):
+class ObjectiveSettings(SettingsSection):
     """What training minimises: equation 2 of the paper on the label-smoothed loss."""
 
     discount: Share | DiscountSchedule = 1.0
@@ -212,7 +215,7 @@ class ObjectiveSettings(Section):
     """Tokens whose logits exist at the same time."""
 
 
-class BudgetSettings(Section):
+class BudgetSettings(SettingsSection):
     """When training is over: at whichever limit is reached first."""
 
     updates: PositiveInt | None = None
@@ -229,8 +232,8 @@ class BudgetSettings(Section):
         return self
 
 
-class TrainingSettings(Section):
-    """The optimiser, its schedule, and what is kept."""
+class TrainingSettings(SettingsSection):
+    """The optimizer, its schedule, and what is kept."""
 
     output_dir: FilePath = Path("run")
     """Folder of the run: settings, tokenizer, checkpoints, log."""
@@ -245,23 +248,23 @@ class TrainingSettings(Section):
     gradient_accumulation: PositiveInt = 1
     """Batches whose gradients are added before each update, over all processes together."""
     optimizer: Literal["adam", "muon"] = "adam"
-    """How weights move: by Adam (the paper), or in fewer updates by Muon, and Adam for what is no layer's matrix."""
+    """Adam (the paper), or Muon, which needs fewer updates: it trains the matrices of layers, and Adam all else."""
     learning_rate: PositiveFloat = 1e-3
     """Highest learning rate."""
     schedule: Literal["inverse-sqrt", "cosine", "linear"] = "inverse-sqrt"
-    """What follows the warm-up: the paper's decay, or a way down to zero at the end of the budget."""
+    """Learning rate after the warm-up: the paper's decay, or one that reaches zero at the end of the budget."""
     warmup: NonNegativeInt = 4000
-    """Updates until the highest learning rate."""
+    """Updates until the learning rate is highest."""
     warmup_from: NonNegativeFloat = 1e-7
     """Learning rate that the warm-up starts from."""
     betas: tuple[Rate, Rate] = (0.9, 0.98)
-    """Adam's memory of gradients and of their squares."""
+    """Adam's decay rates of the means of gradients and of their squares."""
     epsilon: PositiveFloat = 1e-8
-    """Adam's guard against division by zero."""
+    """Adam's epsilon, against division by zero."""
     weight_decay: NonNegativeFloat = 0.0
     """Decoupled weight decay."""
     clip_norm: NonNegativeFloat = 0.0
-    """Longest gradient; 0 never clips."""
+    """Largest norm of the gradient; 0 never clips."""
     ema: Rate = 0.0
     """Decay of a moving average of the weights, kept beside them and used for validation; 0 keeps none."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -273,7 +276,7 @@ class TrainingSettings(Section):
     validate_every: PositiveInt | None = None
     """Validate every so many updates; at the end of each epoch if not given."""
     criterion: Literal["current", "discounted", "full", "bleu"] = "current"
-    """What decides which checkpoint is best: the loss of the current sentence, of the discounted or the plain window,
+    """Criterion for the best checkpoint: the loss of the current sentence, of the discounted or the plain window,
     or BLEU of greedy translations of a sample."""
     patience: PositiveInt | None = None
     """Stop after this many validations without improvement; never if not given."""
@@ -287,8 +290,8 @@ class TrainingSettings(Section):
     """Validation sentences to translate and show at each validation."""
 
 
-class SearchSettings(Section):
-    """How translations of a window are looked for."""
+class SearchSettings(SettingsSection):
+    """How a window is decoded."""
 
     beam: PositiveInt = 4
     """Hypotheses kept at each step; 1 is greedy."""
@@ -301,13 +304,13 @@ class SearchSettings(Section):
     max_length_offset: NonNegativeInt = 20
     """See `max_length_ratio`."""
     sample: bool = False
-    """Draw each token at random by its probability, `nbest` times for each window, instead of looking for the best."""
+    """Draw each token at random by its probability, `nbest` times for each window, instead of beam search."""
     temperature: PositiveFloat = 1.0
     """With `sample`, logits are divided by this: below 1 likely tokens become likelier still."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     """With `sample`, draw from the likeliest tokens that together have this probability."""
     seed: int = 1
-    """With `sample`, another seed is another draw."""
+    """With `sample`, the seed of the draws."""
     batch_tokens: PositiveInt | None = None
     """Tokens of a batch: the longest source of its windows, times hypotheses; chosen for the device if not given."""
     int8: bool = False
@@ -323,7 +326,7 @@ class SearchSettings(Section):
 
     @property
     def hypotheses(self) -> int:
-        """How many translations of a window are in the making at a time."""
+        """Hypotheses per window that are decoded at the same time."""
         return self.nbest if self.sample else self.beam
 
 
@@ -331,10 +334,11 @@ class DecodingSettings(SearchSettings):
     """How documents are translated."""
 
     target_context: TargetContext = "reuse"
-    """Where target context comes from: reuse our translations, regenerate it with each window (the paper), or none."""
+    """Target context: the translations of earlier windows (`reuse`), decoded again with each window (`regenerate`, the
+    paper), or none."""
 
 
-class Settings(Section):
+class Settings(SettingsSection):
     """All settings of a system, as `focat config` shows them."""
 
     data: DataSettings = DataSettings()

@@ -14,8 +14,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeInt, Pos
 
 from focat.choices import ScoringRule, TargetContext
 from focat.config import Settings
-from focat.config.data import AnyCorpus, FilePath, Located, Section
-from focat.config.loading import merge, overridden, packaged, read_tree, validated
+from focat.config.data import AnyCorpus, FilePath, FileString, SettingsSection
+from focat.config.loading import apply_overrides, merge_trees, packaged_file, read_tree, validate_tree
 from focat.config.schema import BudgetSettings
 from focat.corpus.text_files import DECOMPRESSORS
 from focat.errors import FocatError
@@ -30,7 +30,7 @@ ANALYSES: tuple[Analysis, ...] = ("attention", "losses")
 
 def _settings_file(name: object) -> object:
     """A recipe stays a name; a file starts from the folder of the plan that names it."""
-    if isinstance(name, Located) and not name.startswith("focat:"):
+    if isinstance(name, FileString) and not name.startswith("focat:"):
         return str(name.folder / Path(name).expanduser())
     return str(name) if isinstance(name, str) else name
 
@@ -46,7 +46,7 @@ Name = Annotated[str, AfterValidator(_plain_name)]
 Several = Annotated[tuple[int, ...], Field(min_length=1)]
 
 
-class SystemPlan(Section):
+class SystemPlan(SettingsSection):
     """One system: a recipe or settings file, and what is different about it here."""
 
     recipe: SettingsFile
@@ -67,7 +67,7 @@ class SystemPlan(Section):
     """The row of the paper's tables to stand beside; the one of its own name if not given."""
 
 
-class SuitePlan(Section):
+class SuitePlan(SettingsSection):
     """One contrastive suite: a published file, or one of the generated corpus."""
 
     path: FilePath | None = None
@@ -100,7 +100,7 @@ class SuitePlan(Section):
         return self
 
 
-class TestPlan(Section):
+class TestPlan(SettingsSection):
     """One test set to translate and to measure with BLEU and its kin."""
 
     __test__ = False  # no test of pytest's
@@ -123,7 +123,7 @@ class TestPlan(Section):
     """Every window yields as many sentences as it has; if not, what follows the last separator is kept (the paper)."""
 
 
-class Plan(Section):
+class Plan(SettingsSection):
     """A grid of systems and what is measured on them."""
 
     title: str = ""
@@ -253,11 +253,11 @@ class LoadedPlan:
         where = f"{self.where}, system {name}"
         tree = read_tree(Path(system.recipe))
         for over in ({"data": plan.data}, plan.settings, system.settings, {"training": {"seed": seed}}):
-            tree = merge(tree, over)
+            tree = merge_trees(tree, over)
         budget = system.budget or plan.budget
         if budget is not None:  # instead of the recipe's, not beside it
-            tree = merge(tree, {"training": {"budget": budget.model_dump()}})
-        settings = validated(Settings, tree, where)
+            tree = merge_trees(tree, {"training": {"budget": budget.model_dump()}})
+        settings = validate_tree(Settings, tree, where)
         if settings.training.init_from is not None:
             raise FocatError(
                 f"{where}: training.init_from is a file; name a system of the plan, systems.{name}.init_from"
@@ -272,7 +272,7 @@ def load_plan(name: str, overrides: Sequence[str] = ()) -> LoadedPlan:
     holds = tree.get("folders")
     wanted: dict[str, Any] = holds if isinstance(holds, dict) else {}
     given = {key: text for key, _, text in (o.partition("=") for o in overrides) if key in wanted}
-    tree = overridden(tree, [o for o in overrides if o.partition("=")[0] not in wanted])
+    tree = apply_overrides(tree, [o for o in overrides if o.partition("=")[0] not in wanted])
     for key in wanted:
         if key not in given:
             raise FocatError(f"{name}: needs {key}=FOLDER, the folder that holds {wanted[key]}")
@@ -280,7 +280,7 @@ def load_plan(name: str, overrides: Sequence[str] = ()) -> LoadedPlan:
         if not folder.is_dir():
             raise FocatError(f"{key}={given[key]}: there is no such folder; it should hold {wanted[key]}")
         given[key] = str(folder)
-    loaded = LoadedPlan(name, validated(Plan, _filled(tree, given, name), name))
+    loaded = LoadedPlan(name, validate_tree(Plan, _filled(tree, given, name), name))
     for _ in loaded.all_settings():
         pass
     return loaded
@@ -295,7 +295,7 @@ def _file(name: str) -> Path:
     """A file if there is one; else a plan of that name, `focat:` in front of it or not."""
     if not name.startswith("focat:") and (Path(name).is_file() or Path(name).suffix in (".yaml", ".yml")):
         return Path(name)
-    path = packaged(name if name.startswith("focat:") else f"focat:{name}", PLANS, "plan")
+    path = packaged_file(name if name.startswith("focat:") else f"focat:{name}", PLANS, "plan")
     assert path is not None
     return path
 
@@ -306,12 +306,12 @@ def _filled(tree: Any, given: dict[str, str], where: str) -> Any:
         return {key: value if key == "folders" else _filled(value, given, where) for key, value in tree.items()}
     if isinstance(tree, list):
         return [_filled(value, given, where) for value in tree]
-    if not isinstance(tree, Located) or not _GIVEN.match(tree):
+    if not isinstance(tree, FileString) or not _GIVEN.match(tree):
         return tree
     for name in _GIVEN.findall(tree):
         if name not in given:
             raise FocatError(f"{where}: {tree}: no folder {name} is declared under folders:")
-    return Located(_stored(_GIVEN.sub(lambda found: given[found[1]], tree)), tree.folder)
+    return FileString(_stored(_GIVEN.sub(lambda found: given[found[1]], tree)), tree.folder)
 
 
 def _stored(path: str) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from focat.cli.options import names_between_commas, window_sizes
+from focat.cli.options import names_between_commas, split_overrides, window_sizes
 from focat.errors import FocatError
 
 
@@ -12,6 +12,16 @@ def test_names_between_commas():
         names_between_commas("fruit", "pear,nut", ("apple", "pear"))
     with pytest.raises(FocatError, match=r"^fruit = ,: is empty; choose from apple, pear$"):
         names_between_commas("fruit", ",", ("apple", "pear"))
+
+
+def test_files_and_overrides(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "talk.v=2").touch()
+    arguments = ["talk.v=2", "decoding.beam=8", "NAME=run", "in.txt", "decoding.max_length_ratio=3"]
+    assert split_overrides(arguments) == (
+        ["talk.v=2", "NAME=run", "in.txt"],
+        ["decoding.beam=8", "decoding.max_length_ratio=3"],
+    )
 
 
 def test_window_sizes():

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from focat.config import Settings, dump_settings, load_settings
+from focat.config import Settings, dump_settings, load_settings, override_decoding
 from focat.config.data import TextCorpus
+from focat.config.explain import RENAMED
 from focat.errors import FocatError
 from tests.config.test_schema import POSSIBLE
 
@@ -357,16 +358,32 @@ def test_an_error_is_one_line_and_exit_code_2(write: Write, tmp_path: Path, argu
     assert line.startswith(said)
 
 
-def test_help_is_instant_because_nothing_heavy_is_imported(tmp_path: Path) -> None:
-    # -X importtime names every module that is imported, on stderr.
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "focat", "--help"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
+@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+def test_a_setting_of_an_earlier_version_is_answered_with_its_new_name(write: Write, old: str, new: str) -> None:
+    path = write("a.yaml", "windows: {before: 1}\n")
+    assert complaint(path, f"{old}=1") == f"{path}: {old} = 1: is now called {new}"
+    section, name = new.split(".")
+    assert name in getattr(Settings(), section).__class__.model_fields
+
+
+class TestOverridesOfDecoding:
+    def test_only_what_is_named_changes(self) -> None:
+        settings = Settings()
+        changed = override_decoding(settings, ["decoding.beam=8", "decoding.target_context=none"])
+        assert (changed.decoding.beam, changed.decoding.target_context) == (8, "none")
+        assert changed.model_copy(update={"decoding": settings.decoding}) == settings
+
+    @pytest.mark.parametrize(
+        ("override", "problem"),
+        [
+            ("decoding.beam=0", "settings: decoding.beam = 0: should be greater than 0"),
+            ("decoding.bean=8", "settings: decoding.bean = 8: there is no such setting; did you mean decoding.beam?"),
+            ("decoding.nbest=9", "settings: decoding: nbest is 9 but only 4 hypotheses are kept: set beam to 9"),
+            ("windows.before=1", "windows.before=1: only settings of decoding can change after training"),
+            ("beam=8", "beam=8: only settings of decoding can change after training"),
+        ],
     )
-    assert "prepare" in done.stdout
-    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
-    assert "typer" in imported  # the names are read right
-    assert not imported & {"torch", "numpy", "pydantic", "sentencepiece", "yaml"}
+    def test_wrong_overrides(self, override: str, problem: str) -> None:
+        with pytest.raises(FocatError) as caught:
+            override_decoding(Settings(), [override])
+        assert str(caught.value).startswith(problem)

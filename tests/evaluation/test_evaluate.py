@@ -121,7 +121,7 @@ def run(tmp_path_factory):
 
 
 def test_run_translates_its_test_set(run, tmp_path):
-    search = ("--beam", 1, "--window", 2, "--context", "reuse", "--metrics", "chrf")
+    search = ("decoding.beam=1", "--window", 2, "--context", "reuse", "--metrics", "chrf")
     focat(tmp_path, "evaluate", run, *search, "--output", "out.de", "--json", "figures.json")
     record, figures = _figures(tmp_path)
     documents = list(generate(3, 7))

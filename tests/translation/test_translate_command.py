@@ -67,6 +67,8 @@ class TestOutput:
             ("--context", "regenerate", "--unconstrained"): {"context": "regenerate", "constrained": False},
             ("--window", "1"): {"window": 1},
             ("--beam", "1"): {"beam": 1},
+            ("decoding.beam=1", "decoding.length_penalty=2"): {"beam": 1, "length_penalty": 2.0},
+            ("decoding.target_context=none", "--beam", "3"): {"context": "none", "beam": 3},
             ("--sample", "--seed", "5", "--temperature", "3", "--top-p", "0.9"): {
                 "sample": True, "seed": 5, "temperature": 3.0, "top_p": 0.9,
             },
@@ -189,6 +191,9 @@ class TestMistakes:
             (["-o", "/"], "/: a folder, where a file was expected"),
             (["--device", "abacus"], "--device abacus: cannot be used here"),
             (["--ensemble", "nothing"], "nothing: holds no run"),
+            (["decoding.beam=0"], "settings: decoding.beam = 0: should be greater than 0"),
+            (["windows.before=1"], "windows.before=1: only settings of decoding can change after training"),
+            (["more.txt"], "translate: give one file, not 2"),
             (["--top-p", "2"], "top_p: Input should be less than or equal to 1"),
         ],
     )

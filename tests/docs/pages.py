@@ -1,4 +1,4 @@
-"""The pages of the documentation, and what stands in their blocks."""
+"""The pages of the documentation and their code blocks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 @dataclass(frozen=True)
 class Page:
-    """One page."""
+    """A page of the documentation."""
 
     name: str
 
@@ -23,20 +23,20 @@ class Page:
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """The file."""
         return ROOT / self.name
 
     @cached_property
     def text(self) -> str:
-        """All of it."""
+        """The whole text."""
         return self.path.read_text(encoding="utf-8")
 
     def blocks(self, *kinds: str) -> list[tuple[str, str]]:
-        """Kind and content of the blocks of these kinds, in their order."""
+        """Kind and content of all blocks of these kinds, in order."""
         return [(kind, content) for kind, content in _BLOCK.findall(self.text) if kind in kinds]
 
     def files(self) -> dict[str, str]:
-        """Settings files and plans that it writes down: blocks that begin with `# NAME.yaml`."""
+        """Settings files and plans on the page: blocks that begin with `# NAME.yaml`."""
         found = {}
         for _, content in self.blocks("yaml"):
             named = re.match(r"# ([\w-]+\.yaml)", content)
@@ -45,7 +45,7 @@ class Page:
         return found
 
     def links(self) -> list[str]:
-        """Where it leads, outside of itself and of the web."""
+        """Targets of its links to other files."""
         return re.findall(r"\]\((?!http)([^)#\s]+)(?:#[^)]*)?\)", self.text)
 
 

@@ -1,7 +1,7 @@
-"""A shell for the commands of the documentation: bash itself, with a `focat` in it that need not import PyTorch first.
+"""A shell for the commands of the documentation: bash, with a `focat` that starts at once.
 
-A server imports everything once and forks for each command. What runs in a fork is the real command line, with the
-input, output, folder and exit code of the command that asked for it.
+A server process imports everything once and forks for each command. The fork runs the real command line with the input,
+output, folder and exit code of its client.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from pathlib import Path
 from unittest import mock
 
 ROOT = Path(__file__).parents[2]
-# What a command of the documentation is run with, so that the whole of it takes seconds.
-CHEAPER = {
+# Options that each command gets in addition, so that all pages run in seconds.
+FASTER = {
     "analyse": ["--trials", "20"],
     "compare": ["--trials", "20", "--resamples", "20"],
     "doctor": ["--quick"],
-    "reproduce": ["--list"],  # reads the plan, its overrides and all options, and does nothing
+    "reproduce": ["--list"],  # reads the plan, overrides and options, and trains nothing
 }
 _CLIENT = """#!{python} -ISs
 import json, os, socket, sys
 with socket.socket(socket.AF_UNIX) as server:
     server.connect({address!r})
-    asked = json.dumps([sys.argv, os.getcwd()]).encode()
-    socket.send_fds(server, [len(asked).to_bytes(4, "big") + asked], [0, 1, 2])
+    request = json.dumps([sys.argv, os.getcwd()]).encode()
+    socket.send_fds(server, [len(request).to_bytes(4, "big") + request], [0, 1, 2])
     sys.exit(int.from_bytes(server.recv(1), "big"))
 """
 
 
 class Shell:
-    """Runs blocks of commands in folders."""
+    """Runs blocks of commands in a folder."""
 
-    def __init__(self, place: Path) -> None:
-        address = place / "socket"
+    def __init__(self, folder: Path) -> None:
+        address = folder / "socket"
         for name in ("focat", "torchrun"):
-            client = place / name
+            client = folder / name
             client.write_text(_CLIENT.format(python=sys.executable, address=str(address)))
             client.chmod(0o755)
-        path = f"{place}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+        path = f"{folder}:{Path(sys.executable).parent}:{os.environ['PATH']}"
         self._environment = {**os.environ, "PATH": path, "COLUMNS": "200", "PYTHONPATH": str(ROOT)}
         words = [sys.executable, "-m", __name__, str(address)]
         self._server = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True)
@@ -52,7 +52,7 @@ class Shell:
         self._server.stdout.readline()
 
     def run(self, block: str, folder: Path) -> subprocess.CompletedProcess[str]:
-        """As if typed line by line, up to the first that fails."""
+        """Run the lines of a block up to the first that fails."""
         words = ["bash", "-euo", "pipefail", "-c", block]
         return subprocess.run(
             words,
@@ -65,13 +65,13 @@ class Shell:
         )
 
     def close(self) -> None:
-        """End the server, and what it may have started."""
+        """Stop the server and its children."""
         os.killpg(self._server.pid, signal.SIGTERM)
         self._server.wait()
 
 
 def serve(address: str) -> None:
-    """Import everything, then fork for whoever asks."""
+    """Import everything, then fork for each client."""
     import matplotlib.figure
     import sacrebleu  # noqa: F401
     import torch
@@ -85,7 +85,7 @@ def serve(address: str) -> None:
     import focat.reporting.page
     import focat.training.trainer
 
-    torch.optim.AdamW([torch.zeros(1)])  # the first optimiser imports half of PyTorch
+    torch.optim.AdamW([torch.zeros(1)])  # the first optimizer imports half of PyTorch
     with mock.patch.object(sys, "argv", ["focat", "config"]), redirect_stdout(io.StringIO()), suppress(SystemExit):
         focat.cli.main()  # the first command builds all commands
     matplotlib.figure.Figure().add_subplot().figure.savefig(io.BytesIO(), format="svg")  # the first plot reads fonts
@@ -97,11 +97,12 @@ def serve(address: str) -> None:
         while True:
             client, _ = server.accept()
             if os.fork() == 0:
-                _become(client)
+                _run_command(client)
             client.close()
 
 
-def _become(client: socket.socket) -> None:
+def _run_command(client: socket.socket) -> None:
+    """Run the command of a client in this process, then exit."""
     from focat.cli import main
 
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -111,9 +112,9 @@ def _become(client: socket.socket) -> None:
     for here, there in zip(descriptors, (0, 1, 2), strict=True):
         os.dup2(here, there)
     os.chdir(folder)
-    if Path(words[0]).name == "torchrun":  # one process stands for many
+    if Path(words[0]).name == "torchrun":  # one process instead of many
         words = words[words.index("focat") :]
-    sys.argv = ["focat", *words[1:], *CHEAPER.get(words[1], []) * (len(words) > 2 or words[1] == "doctor")]
+    sys.argv = ["focat", *words[1:], *FASTER.get(words[1], []) * (len(words) > 2 or words[1] == "doctor")]
     code = 1
     try:
         main()

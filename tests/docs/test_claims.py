@@ -1,4 +1,4 @@
-"""What single pages say about options, names and messages, beyond their commands."""
+"""Options, names and messages that pages mention exist in the code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.docs.shell import Shell
 from tests.evaluation.commands import focat
 
 
-def test_options_that_pages_name_exist(tmp_path: Path) -> None:
+def test_named_options_exist(tmp_path: Path) -> None:
     named = set()
     for page in (
         "reporting",
@@ -26,10 +26,10 @@ def test_options_that_pages_name_exist(tmp_path: Path) -> None:
         "scaling",
     ):
         text = Page(f"docs/{page}.md").text
-        ours = "\n".join(
+        own = "\n".join(
             line for line in text.splitlines() if not line.startswith(("torchrun", "srun", "#SBATCH", "     --"))
         )
-        named |= set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", ours))
+        named |= set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", own))
     commands = (
         "report",
         "contrast",
@@ -48,10 +48,10 @@ def test_options_that_pages_name_exist(tmp_path: Path) -> None:
     assert not {option for option in named - foreign if option not in known}
 
 
-def test_messages_of_the_faq_are_those_of_the_code() -> None:
-    """Every piece of a message that stands in bold between back quotes is in some module."""
+def test_messages_on_the_faq_page_are_in_the_code() -> None:
+    """Every part of a message in bold and back quotes is in some module."""
     code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "focat").rglob("*.py"))
-    code = re.sub(r'"\s*f?"', "", code)  # what is written as several strings is one
+    code = re.sub(r'"\s*f?"', "", code)  # adjacent string literals are one string
     for message in re.findall(r"\*\*`(.+?)`\*\*", Page("docs/faq.md").text, re.DOTALL):
         pieces = [piece.strip(" :;.,()") for piece in re.split(r"…|\d+|\n|; |= cuda|= 32000", message)]
         assert pieces
@@ -59,10 +59,10 @@ def test_messages_of_the_faq_are_those_of_the_code() -> None:
             assert piece in code, piece
 
 
-def test_names_in_the_json_of_analyses_are_the_documented_ones(world: Path, shell: Shell, tmp_path: Path) -> None:
+def test_names_in_the_json_of_analyses_are_documented(workspace: Path, shell: Shell, tmp_path: Path) -> None:
     file = tmp_path / "analysis.json"
-    asked = "focat analyse plain focused --suite deixis_test.json --limit 1 --windows 1"
-    done = shell.run(f"{asked} --json {file}", world)
+    command = "focat analyse plain focused --suite deixis_test.json --limit 1 --windows 1"
+    done = shell.run(f"{command} --json {file}", workspace)
     assert done.returncode == 0, done.stderr
     record = json.loads(file.read_text(encoding="utf-8"))
 
@@ -95,7 +95,7 @@ def test_plans_and_overrides(tmp_path: Path) -> None:
     assert own.baselines_of("scratch") == ["base"]
 
 
-def test_every_table_and_figure_of_the_paper_is_in_the_map() -> None:
+def test_every_table_and_figure_of_the_paper_is_listed() -> None:
     text = Page("docs/paper-to-code.md").text
     for number in range(1, 9):
         assert re.search(rf"^\| Table {number}, ", text, re.MULTILINE)

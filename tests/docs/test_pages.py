@@ -1,4 +1,4 @@
-"""What the documentation says can be run, runs: every page from top to bottom, in a folder of its own."""
+"""The code blocks of every page run, from top to bottom, in a copy of the workspace."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from focat.config.loading import RECIPES
 from tests.docs.pages import PAGES, ROOT, Page
 from tests.docs.shell import Shell
 
-# Commands that are not run here, and why.
-ELSEWHERE = {
-    "make ": "what is behind it is looked at below",
+# Commands that are not run here, and the reason.
+SKIPPED = {
+    "make ": "only its targets are checked, below",
     "focat demo": "tests/test_demo.py",
     "focat doctor --install-comet": "needs the network",
     "pip install": "needs the network",
@@ -25,38 +25,40 @@ ELSEWHERE = {
     "python -m benchmarks": "measures for minutes",
     'reproduce("demo"': "trains for minutes",
 }
-RUNNING = [page for page in PAGES if page.blocks("bash", "console", "python")]
+WITH_CODE = [page for page in PAGES if page.blocks("bash", "console", "python")]
 
 
-def lines_of(block: str) -> str:
-    """A block without what is run elsewhere; a command may go over several lines."""
-    whole = re.split(r"(?<!\\)\n", block)
-    return "\n".join(line for line in whole if not any(other in line for other in ELSEWHERE))
+def without_skipped(block: str) -> str:
+    """A block without the commands of `SKIPPED`; a command may span several lines."""
+    commands = re.split(r"(?<!\\)\n", block)
+    return "\n".join(command for command in commands if not any(part in command for part in SKIPPED))
 
 
-@pytest.mark.parametrize("page", RUNNING, ids=str)
-def test_it_runs(page: Page, world: Path, shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", WITH_CODE, ids=str)
+def test_code_blocks_run(
+    page: Page, workspace: Path, shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "page"
-    shutil.copytree(world, folder)
+    shutil.copytree(workspace, folder)
     for name, content in page.files().items():
         (folder / name).write_text(content, encoding="utf-8")
-    for made in re.findall(r"(?:-o|--output|--instances|--json) (\S+)", page.text):
-        (folder / made).unlink(missing_ok=True)  # what a page makes was not there before
+    for output in re.findall(r"(?:-o|--output|--instances|--json) (\S+)", page.text):
+        (folder / output).unlink(missing_ok=True)  # what a page writes must not exist before
     monkeypatch.chdir(folder)
     for kind, block in page.blocks("bash", "console", "python"):
         if kind == "bash":
-            done = shell.run(lines_of(block), folder)
+            done = shell.run(without_skipped(block), folder)
             assert done.returncode == 0, f"{block}\n{done.stderr}"
         elif kind == "console":
             command, *expected = block.splitlines()
             done = shell.run(command.removeprefix("$ "), folder)
             assert done.stderr.splitlines() == expected
-        elif lines_of(block) == block:
+        elif without_skipped(block) == block:
             exec(compile(block, str(page), "exec"), {})
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
-def test_links_lead_somewhere(page: Page) -> None:
+def test_links_exist(page: Page) -> None:
     for target in page.links():
         assert (page.path.parent / target).exists(), target
 
@@ -66,15 +68,19 @@ def test_every_page_is_in_the_index() -> None:
     assert {Path(page.name).name for page in PAGES if page.name.startswith("docs/")} <= linked | {"README.md"}
 
 
-def test_targets_of_the_makefile_are_there() -> None:
-    named = {target for page in PAGES for target in re.findall(r"`?make (demo|test|bench|lint|clean)\b", page.text)}
-    assert {"demo", "test"} <= named
+def test_named_make_targets_exist() -> None:
+    named = {
+        target
+        for page in PAGES
+        for target in re.findall(r"`?make (demo|test|tests|docs|wheel|bench|lint|clean)\b", page.text)
+    }
+    assert {"demo", "test", "docs", "wheel"} <= named
     for target in named:
         done = subprocess.run(["make", target, "--dry-run"], cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 
 
-def test_recipes_that_are_named_are_there() -> None:
+def test_named_recipes_exist() -> None:
     readme = Page("README.md").text
     named = set(re.findall(r"`(?:focat:)?(s\dto\d[\w.-]*|base)`", readme))
     assert {"base", "s2to2", "s4to4"} <= named
@@ -83,8 +89,8 @@ def test_recipes_that_are_named_are_there() -> None:
         load_settings(Path(f"focat:{recipe}"))
 
 
-def test_files_and_settings_that_are_named_are_there() -> None:
-    """In any page, and the rooms' files in the tables of the architecture and of the paper."""
+def test_named_files_exist() -> None:
+    """On any page, and the modules in the tables of architecture.md and paper-to-code.md."""
     for page in PAGES:
         for name in re.findall(r"`((?:focat|tests|benchmarks|docs)/[\w/.-]+?)`", page.text):
             assert (ROOT / name).exists(), f"{page}: {name}"

@@ -1,4 +1,4 @@
-"""docs/results.md says what the files in results/ say."""
+"""docs/results.md agrees with the files in results/."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def build() -> Any:
     return module
 
 
-def test_the_page_is_what_the_files_say(build: Any) -> None:
+def test_the_page_agrees_with_the_files(build: Any) -> None:
     page = build.PAGE.read_text(encoding="utf-8")
     assert "<!-- contrast en-ru-annealed-7min voita.json -->\n| suite |" in page
     assert build.filled(page) == page, "python results/build.py"

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from focat.corpus.generated import generate
 from tests.docs.pages import Page
-from tests.docs.world import TEXTS, write_corpus
+from tests.docs.workspace import TEXTS, write_corpus
 
 SCRIPT = """\
 import focat

@@ -1,4 +1,4 @@
-"""The folder that the pages speak of: small corpora, suites, texts, and systems that were trained for a moment."""
+"""The folder that the commands of the documentation run in: small corpora, suites, texts and barely trained systems."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from focat.corpus.generated import contrapro_suite, generate, voita_suite
 from tests.docs.shell import Shell
 from tests.training.runs import settings_tree
 
-SYSTEMS = {  # names that pages have for systems, and what is different about them
+SYSTEMS = {  # systems that pages name, and the setting in which each differs
     "base": "windows.before=0",
     "plain": "objective.discount=1",
     "focused": "training.seed=2",
 }
-ALIKE = {"run": "focused", "run2": "plain", "RUN": "focused", "runs/1": "base", "runs/7": "focused"}
-ALIKE |= {"demo/runs/base-seed1": "base", "demo/runs/s4to4-shift-cd-seed1": "focused"}
+COPIES = {"run": "focused", "run2": "plain", "RUN": "focused", "runs/1": "base", "runs/7": "focused"}
+COPIES |= {"demo/runs/base-seed1": "base", "demo/runs/s4to4-shift-cd-seed1": "focused"}
 SUITES = {
     "deixis.json": "deixis",
     "deixis_test.json": "deixis",
@@ -37,7 +37,7 @@ TEXTS = {
 
 
 def build(folder: Path, shell: Shell) -> None:
-    """Everything; seconds."""
+    """Write all files and train the systems; takes seconds."""
     for name, text in TEXTS.items():
         (folder / name).write_text(text, encoding="utf-8")
     corpora = {"train": list(generate(60, 1)), "dev": list(generate(4, 2)), "test": list(generate(2, 3))}
@@ -63,25 +63,25 @@ def _train(folder: Path, shell: Shell) -> None:
         "beam": 2,
         "max_length_ratio": 0.5,
         "max_length_offset": 3,
-    }  # they would hardly come to an end by themselves
-    (folder / "world.yaml").write_text(json.dumps(tree), encoding="utf-8")  # JSON is YAML
-    trains = (f"focat train world.yaml training.output_dir={name} {difference}" for name, difference in SYSTEMS.items())
-    asked = (f"focat contrast {name} --suite deixis.json --instances {name}.jsonl" for name in ("base", "focused"))
-    done = shell.run("\n".join(["focat prepare world.yaml", *trains, *asked]), folder)
+    }  # barely trained systems hardly ever end a sentence
+    (folder / "my.yaml").write_text(json.dumps(tree), encoding="utf-8")  # JSON is YAML
+    trains = (f"focat train my.yaml training.output_dir={name} {override}" for name, override in SYSTEMS.items())
+    contrasts = (f"focat contrast {name} --suite deixis.json --instances {name}.jsonl" for name in ("base", "focused"))
+    done = shell.run("\n".join(["focat prepare my.yaml", *trains, *contrasts]), folder)
     assert done.returncode == 0, done.stderr
-    for name, system in ALIKE.items():
+    for name, system in COPIES.items():
         shutil.copytree(folder / system, folder / name)
 
 
 def write_corpus(folder: Path, name: str, documents: Sequence[Document]) -> None:
-    """Two text files, a blank line between documents."""
+    """Write two text files, with a blank line between documents."""
     for language, side in (("en", "source"), ("de", "target")):
         text = "\n\n".join("\n".join(getattr(document, side)) for document in documents)
         (folder / f"{name}.{language}").write_text(text + "\n", encoding="utf-8")
 
 
 def _write_folder(folder: Path) -> None:
-    """What plans of the paper are given: corpora by their names, with nothing in them."""
+    """Write the corpora that the plans of the paper need, as empty files."""
     for pair in ("en-ru", "en-de"):
         (folder / pair).mkdir(parents=True)
         for name in ("train", "dev", "test"):

@@ -1,19 +1,20 @@
 """focat: context-aware machine translation by focused concatenation (Lupo, Dinarelli and Besacier, 2022)."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from focat._version import __version__
+from focat.errors import FocatError
+
+__all__ = ["FocatError", "Model", "__version__", "load"]
 
 if TYPE_CHECKING:
     from focat.api import Model, load
+else:
 
-__all__ = ["Model", "__version__", "load"]
+    def __getattr__(name: str) -> object:
+        """Import `focat.load` and `focat.Model`, which need PyTorch, when they are first used."""
+        if name in ("Model", "load"):
+            from focat import api
 
-
-def __getattr__(name: str) -> Any:
-    """`focat.load` and `focat.Model`, which need PyTorch, are imported when they are asked for."""
-    if name in ("Model", "load"):
-        from focat import api
-
-        return getattr(api, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            return getattr(api, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from focat._version import __version__
 from focat.errors import FocatError
 from focat.evaluation import comet
 from focat.progress import Progress
+from focat.reporting.table import Table, print_table, row
 
 CheckState = Literal["ready", "optional", "missing"]
 _MIN_DISK = 5  # GiB; a corpus of a million pairs and a run fit into it
@@ -50,13 +51,9 @@ def run_checks(progress: Progress, quick: bool = False) -> list[Check]:
 def show_checks(checks: list[Check], console: Console) -> None:
     """Print a row for each check, and below it what to run."""
     colours: dict[CheckState, str] = {"ready": "green", "optional": "yellow", "missing": "red"}
-    table = Table("", "", "", title=f"focat {__version__}", show_header=False)
-    for check in checks:
-        table.add_row(check.name, f"[{colours[check.state]}]{check.state}[/]", check.found)
-    console.print(table)
-    for check in checks:
-        if check.remedy:
-            console.print(f"{check.name}: {check.remedy}", soft_wrap=True, markup=False)
+    rows = [row(check.name, Text(check.state, colours[check.state]), check.found) for check in checks]
+    remedies = [f"{check.name}: {check.remedy}" for check in checks if check.remedy]
+    print_table(Table(f"focat {__version__}", ("check", "state", "found"), rows, remedies, labels=3), console)
 
 
 def record(checks: list[Check]) -> dict[str, Any]:

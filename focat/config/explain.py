@@ -38,15 +38,15 @@ def explain(error: ValidationError, tree: dict[str, Any], root: type[BaseModel])
     for detail in details:
         name = _name(detail["loc"], tree, keep_last=detail["type"] == "missing")
         given = detail["input"]
-        value = "" if detail["type"] == "missing" or isinstance(given, dict | BaseModel) else f" = {on_one_line(given)}"
-        problems.setdefault(f"{on_one_line(name)}{value}", []).append(_problem(detail, name, root))
+        value = "" if detail["type"] == "missing" or isinstance(given, dict | BaseModel) else f" = {short_text(given)}"
+        problems.setdefault(f"{short_text(name)}{value}", []).append(_problem(detail, name, root))
     (subject, messages), *others = problems.items()
     text = f"{subject}: " if subject else ""
     text += ", or ".join(dict.fromkeys(messages))
     return text + (f" (and {len(others)} more)" if others else "")
 
 
-def on_one_line(value: object) -> str:
+def short_text(value: object) -> str:
     """Return the text of a value on one line of at most 80 characters."""
     text = " ".join(str(value).split())
     return text if len(text) <= 80 else text[:79] + "…"

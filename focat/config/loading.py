@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from focat.config.data import FileString
-from focat.config.explain import explain, on_one_line
+from focat.config.explain import explain, short_text
 from focat.config.schema import Settings
 from focat.errors import FocatError
 
@@ -68,7 +68,7 @@ def override_decoding(settings: Settings, overrides: Sequence[str]) -> Settings:
     """
     for override in overrides:
         if not override.startswith("decoding."):
-            raise FocatError(f"{on_one_line(override)}: only settings of decoding can change after training")
+            raise FocatError(f"{short_text(override)}: only settings of decoding can change after training")
     tree = apply_overrides({"decoding": settings.decoding.model_dump()}, overrides)
     return settings.model_copy(update={"decoding": validate_tree(Settings, tree, "settings").decoding})
 
@@ -196,7 +196,7 @@ def _apply(tree: Tree, override: str) -> Tree:
     """Return the tree with one override; nothing is changed in place, because YAML aliases share their content."""
     name, equals, text = override.partition("=")
     if not equals or not name:
-        raise FocatError(f"{on_one_line(override)}: an override is written key=value, as in windows.before=3")
+        raise FocatError(f"{short_text(override)}: an override is written key=value, as in windows.before=3")
     try:
         value = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError):
@@ -211,7 +211,7 @@ def _apply(tree: Tree, override: str) -> Tree:
             return {**section, part: changed(section.get(part), rest)}
         if not (part.isdecimal() and int(part) < len(here)):
             entries = f"entries 0 to {len(here) - 1}" if here else "no entries"
-            raise FocatError(f"{on_one_line(override)}: there is no {part} in this list; it has {entries}")
+            raise FocatError(f"{short_text(override)}: there is no {part} in this list; it has {entries}")
         return [changed(item, rest) if i == int(part) else item for i, item in enumerate(here)]
 
     result: Tree = changed(tree, name.split("."))

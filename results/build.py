@@ -21,15 +21,17 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
+from focat.choices import ScoringRule
 from focat.config.loading import read_tree
+from focat.evaluation.results import ContrastResults
 from focat.evaluation.significance import Interval, accuracy_interval
 from focat.experiments.plan import Plan, load_plan
-from focat.experiments.tables import Tables, build
+from focat.experiments.result_tables import PlanTables
+from focat.experiments.results import ContrastResult, StepResult, TrainResult, read_result
+from focat.experiments.tables import build_tables, significance_table
 from focat.reporting.plots import Plot, curves_plot, looks_of, points_plot
 
 HERE = Path(__file__).parent
@@ -50,56 +52,54 @@ def filled(page: str, results: Path = HERE) -> str:
     return _BLOCK.sub(block, page)
 
 
-def records_of(folder: Path) -> list[dict[str, Any]]:
-    """The results of all steps that are there."""
-    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
-
-
 @cache
 def plan_of(folder: Path) -> Plan:
-    """The plan that was worked on."""
-    with tempfile.TemporaryDirectory() as nothing:  # the corpora are not asked for: everything was measured
-        wanted = read_tree(folder / "plan.yaml").get("folders", {})
-        return load_plan(str(folder / "plan.yaml"), [f"{name}={nothing}" for name in wanted]).plan
+    """The plan that was run."""
+    with tempfile.TemporaryDirectory() as empty:  # stands for the corpora, which are not read
+        names = read_tree(folder / "plan.yaml").get("folders", {})
+        return load_plan(str(folder / "plan.yaml"), [f"{name}={empty}" for name in names]).plan
 
 
 @cache
-def tables_of(folder: Path) -> Tables:
-    """The tables of a plan, in the order of its systems."""
-    plan = plan_of(folder)
-    place = {name: i for i, name in enumerate(plan.systems)}
-    records = sorted(records_of(folder), key=lambda record: (place[record["system"]], record["seed"]))
-    return build(plan, plan.title, records)
+def results_of(folder: Path) -> list[StepResult]:
+    """The results of all steps, in the order of the plan's systems."""
+    order = list(plan_of(folder).systems)
+    results = [read_result(path) for path in sorted(folder.glob("*.json"))]
+    return sorted(results, key=lambda found: (order.index(found.step.system), found.step.seed))
+
+
+@cache
+def tables_of(folder: Path) -> PlanTables:
+    """The tables of a plan."""
+    return build_tables(plan_of(folder), plan_of(folder).title, results_of(folder))
 
 
 def _table(folder: Path, name: str) -> str:
-    return next(table for table in tables_of(folder).tables if table.name == name).markdown() + "\n"
+    return tables_of(folder).table(name).markdown() + "\n"
 
 
 def _compared(folder: Path, column: str) -> str:
-    table = next(table for table in tables_of(folder).tables if table.name == "significance")
-    kept = [replace(row, label=row.label.removesuffix(f": {column}")) for row in table.rows]
-    rows = [row for row, before in zip(kept, table.rows, strict=True) if row.label != before.label]
-    return replace(table, title=f"{table.title}: {column}", rows=rows).markdown() + "\n"
+    plan = plan_of(folder)
+    findings = [finding for finding in tables_of(folder).findings if finding.rule == plan.rules[0]]
+    return significance_table(plan, findings, column).markdown() + "\n"
 
 
 def _distances(folder: Path, suite: str) -> str:
-    """By the plan's first rule; several seeds are added up."""
+    """Accuracy by the plan's first rule; several seeds are added up."""
     plan = plan_of(folder)
-    right: dict[str, dict[str, list[bool]]] = {name: {} for name in plan.systems}
-    for record in records_of(folder):
-        if record["step"] == f"contrast.{suite}":
-            packed = record["result"]["answers"]
-            for distance, sign in zip(packed["distances"], packed["correct"][plan.rules[0]], strict=True):
-                right[record["system"]].setdefault(distance, []).append(sign == "1")
-    there = [sign for sign in _DISTANCES if any(sign in of_system for of_system in right.values())]
+    correct: dict[str, dict[str, str]] = {}
+    for found in results_of(folder):
+        if isinstance(found.result, ContrastResult) and found.step.dataset == suite:
+            of_system, answers = correct.setdefault(found.step.system, {}), found.result.answers
+            for distance, sign in zip(answers.distances, answers.correct[plan.rules[0]], strict=True):
+                of_system[distance] = of_system.get(distance, "") + sign
+    shown = [sign for sign in _DISTANCES if any(sign in of_system for of_system in correct.values())]
     rows = [
-        [plan.title_of(name), *(f"{100 * sum(of[sign]) / len(of[sign]):.2f}" if sign in of else "" for sign in there)]
-        for name, of in right.items()
-        if of
+        [plan.title_of(name), *(f"{100 * of[d].count('1') / len(of[d]):.2f}" if d in of else "" for d in shown)]
+        for name, of in correct.items()
     ]
-    asked = next(of for of in right.values() if of)
-    heads = [f"{_DISTANCES[sign]} ({len(asked[sign]):,})" for sign in there]
+    counts = next(iter(correct.values()))
+    heads = [f"{_DISTANCES[distance]} ({len(counts[distance]):,})" for distance in shown]
     return _markdown([f"{suite}, by distance (instances)", *heads], rows)
 
 
@@ -122,40 +122,39 @@ def plot_of(folder: Path, what: str) -> Plot:
     if what == "current":
         series, checks = ({plan.title_of(s): _curve(folder, plan, s, kind) for s in plan.systems} for kind in _KINDS)
         return curves_plot(name, "Loss of the current sentence", "nats per token", series, checks, looks)
-    points: dict[str, dict[str, tuple[float, Interval]]] = {}
-    for system in plan.systems:
-        for suite in plan.suites:
-            path = folder / f"{system}.{plan.seeds_of(system)[0]}.contrast.{suite}.json"
-            if path.exists():
-                signs = json.loads(path.read_text(encoding="utf-8"))["result"]["answers"]["correct"][plan.rules[0]]
-                low, high = accuracy_interval(signs.count("1"), len(signs))
-                figure = 100 * signs.count("1") / len(signs), Interval(100 * low, 100 * high)
-                points.setdefault(plan.title_of(system), {})[suite] = figure
+    points: dict[str, dict[str, tuple[float, Interval | None]]] = {}
+    for found in results_of(folder):
+        if isinstance(found.result, ContrastResult) and found.step.seed == plan.seeds_of(found.step.system)[0]:
+            signs = found.result.answers.correct[plan.rules[0]]
+            low, high = accuracy_interval(signs.count("1"), len(signs))
+            figure = 100 * signs.count("1") / len(signs), Interval(100 * low, 100 * high)
+            points.setdefault(plan.title_of(found.step.system), {})[found.step.dataset] = figure
+    points = {title: {suite: of[suite] for suite in plan.suites if suite in of} for title, of in points.items()}
     return points_plot(name, "Right answers, with 95 % intervals", "%", points, looks, most=100)
 
 
 def _obtained(folder: Path) -> str:
     rows = []
-    for record in records_of(folder):
-        if record["step"] == "train":
-            result, how = record["result"], record["provenance"]
-            row = [record["system"], record["seed"], f"{result['updates']:,}", f"{result['epochs']:.1f}"]
-            row += [f"{how['minutes']:.1f}", how["hardware"], how["date"][:10], f"`{result['weights']['sha256'][:8]}`"]
+    for found in sorted(results_of(folder), key=lambda found: found.step.id):
+        if isinstance(found.result, TrainResult):
+            result, how = found.result, found.provenance
+            row = [found.step.system, found.step.seed, f"{result.updates:,}", f"{result.epochs:.1f}"]
+            row += [f"{how.minutes:.1f}", how.hardware, how.date[:10], f"`{result.weights.sha256[:8]}`"]
             rows.append(row)
     return _markdown(["system", "seed", "updates", "epochs", "minutes", "hardware", "date", "weights"], rows)
 
 
 def _contrast(folder: Path, file: str) -> str:
-    found = json.loads((folder / file).read_text(encoding="utf-8"))
-    rules = ("current-sum", "window-mean")
+    found = ContrastResults.model_validate_json((folder / file).read_bytes())
+    rules: tuple[ScoringRule, ...] = ("current-sum", "window-mean")
     rows = [
-        [suite["name"], f"{suite['instances']:,}", *(f"{suite['accuracy'][rule]:.2f}" for rule in rules)]
-        for suite in found["suites"]
+        [suite.name, f"{suite.instances:,}", *(f"{suite.accuracy[rule]:.2f}" for rule in rules)]
+        for suite in found.suites
     ]
     rows += [
-        [figure["name"], f"{figure['total']:,}", f"{figure['accuracy']:.2f}", ""]
-        for figure in found["sections"][-1]["figures"]
-        if figure["name"].startswith("Disc")
+        [figure.name, f"{figure.total:,}", f"{figure.accuracy:.2f}", ""]
+        for figure in found.sections[-1].figures
+        if figure.columns  # Disc. and its variants
     ]
     return _markdown(["suite", "instances", *rules], rows)
 

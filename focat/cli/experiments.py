@@ -31,7 +31,10 @@ def demo_command(
 
     from focat.experiments.demo import run_demo
 
-    write_figures(json_file, run_demo(folder, overrides or [], progress_shown(quiet), Console(highlight=False)))
+    session, results = run_demo(folder, overrides or [], progress_shown(quiet), Console(highlight=False))
+    if results is None:
+        raise typer.Exit(session.exit_code)
+    write_figures(json_file, results.to_json())
 
 
 def reproduce_command(
@@ -70,13 +73,13 @@ def reproduce_command(
     if list_only:
         steps = command.list_steps(plan, folder, changes, chosen)
         command.show_steps(steps, console)
-        write_figures(json_file, steps)
+        write_figures(json_file, [status.to_json() for status in steps])
         return
     if part is not None and folder is not None:
         raise typer.Exit(command.reproduce_part(plan, folder, changes, progress, part, minutes).exit_code)
     outcome, tables, where = command.reproduce(plan, folder, changes, progress, chosen, minutes, jobs, page)
     command.show_outcome(outcome, tables, where, console)
-    write_figures(json_file, tables.record())
+    write_figures(json_file, tables.to_json())
     raise typer.Exit(outcome.exit_code)
 
 

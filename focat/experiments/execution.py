@@ -1,7 +1,7 @@
-"""Working on a plan for a while: one system after the other, or one on each GPU, until all is done or time is up.
+"""Runs the steps of a plan: one system after the other, or one on each GPU, until all are done or time is up.
 
-Whatever ends a session, the next one goes on from there: a step's result appears whole or not at all, and training
-goes on from its last checkpoint.
+Whatever ends a session, the next one continues: a step's result is written atomically, and training continues from its
+last checkpoint.
 """
 
 from __future__ import annotations
@@ -14,30 +14,29 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from focat.errors import FocatError
-from focat.experiments.experiment import SystemWork, Workshop
+from focat.experiments.experiment import Experiment
 from focat.experiments.results import Step
+from focat.experiments.tasks import SystemTasks, all_tasks
 from focat.files import disk_errors
 from focat.progress import Progress
 from focat.training.trainer import Interrupted
 
-UNFINISHED = 3  # exit code: time was up, and the same command goes on
-_FAILED = 1
-_AGAIN = 0.5  # seconds until training is told once more to stop: the first time it may not have been listening yet
+EXIT_FAILED, EXIT_UNFINISHED = 1, 3
+_SIGNAL_INTERVAL = 0.5  # seconds between signals to training, which may not have installed its handler yet
+_POLL_INTERVAL = 0.2  # seconds
 
 
-class Stopped(BaseException):
-    """A signal arrived outside of training, which would have saved first."""
+class Terminated(BaseException):
+    """SIGTERM arrived outside of training, which would have saved first."""
 
 
-class Clock:
-    """When a session has to end, by its minutes or by a signal."""
+class Deadline:
+    """When a session has to end: after some minutes, or at a signal."""
 
     def __init__(self, minutes: float | None = None) -> None:
         self._end = None if minutes is None else time.monotonic() + 60 * minutes
@@ -45,38 +44,38 @@ class Clock:
         self._training = False
 
     @property
-    def over(self) -> bool:
-        """Whether nothing more should be begun."""
+    def passed(self) -> bool:
+        """Whether no further step should start."""
         return self.signal is not None or (self._end is not None and time.monotonic() >= self._end)
 
     @property
     def minutes_left(self) -> float | None:
-        """Until the end, if there is one."""
+        """Minutes until the end, if there is one."""
         return None if self._end is None else max(0.0, (self._end - time.monotonic()) / 60)
 
     @contextmanager
-    def listening(self) -> Iterator[None]:
+    def handle_sigterm(self) -> Iterator[None]:
         """SIGTERM ends the session: at once, or as soon as training has saved."""
 
-        def note(number: int, _: FrameType | None) -> None:
+        def handler(number: int, _: FrameType | None) -> None:
             self.signal = number
             if not self._training:
-                raise Stopped
+                raise Terminated
 
-        before = signal.signal(signal.SIGTERM, note)
+        before = signal.signal(signal.SIGTERM, handler)
         try:
             yield
         finally:
             signal.signal(signal.SIGTERM, before)
 
     @contextmanager
-    def training(self) -> Iterator[None]:
-        """While training: tell it to save and stop when the session is over."""
+    def interrupt_training(self) -> Iterator[None]:
+        """While training runs, signal it to save and stop when the deadline has passed."""
         done = threading.Event()
 
         def watch() -> None:
-            while not done.wait(_AGAIN):
-                if self.over:
+            while not done.wait(_SIGNAL_INTERVAL):
+                if self.passed:
                     os.kill(os.getpid(), signal.SIGTERM)
 
         watcher = threading.Thread(target=watch, daemon=True)
@@ -91,242 +90,256 @@ class Clock:
 
 
 @dataclass
-class Outcome:
+class SessionOutcome:
     """How a session ended."""
 
-    failures: dict[str, str] = field(default_factory=dict)  # system and seed → what went wrong
+    failures: dict[str, str] = field(default_factory=dict)
+    """By system and seed, the error."""
     unfinished: bool = False
     signal: int | None = None
 
     @property
     def exit_code(self) -> int:
-        """0: all is done; 1: something failed; 3: time was up."""
+        """0: all steps are done; 1: a system failed; 3: time was up."""
         if self.signal is not None:
             return 128 + self.signal
-        return _FAILED if self.failures else UNFINISHED if self.unfinished else 0
+        return EXIT_FAILED if self.failures else EXIT_UNFINISHED if self.unfinished else 0
+
+    def parent_failed(self, tasks: SystemTasks) -> bool:
+        """Whether a system cannot start because its parent failed; then it is a failure too."""
+        if tasks.parent is None or str(tasks.parent) not in self.failures:
+            return False
+        self.failures[str(tasks)] = f"not started, because {tasks.parent} failed"
+        return True
 
 
-def chosen_work(workshop: Workshop, only: Sequence[str]) -> list[SystemWork]:
-    """The work to do, origins before those that start from them; of an origin that was not chosen, only training."""
+def selected_tasks(experiment: Experiment, only: Sequence[str]) -> list[SystemTasks]:
+    """The systems to work on, parents before their children.
+
+    Args:
+        experiment: the experiment.
+        only: names of systems; all if empty. Of parents that are not named, only training runs.
+    """
     for name in only:
-        if name not in workshop.plan.systems:
-            there = ", ".join(workshop.plan.systems)
-            raise FocatError(f"--only {name}: there is no such system in the plan (there are: {there})")
-    everything = {(work.system, work.seed): work for work in workshop.all_work()}
-    chosen: dict[tuple[str, int], SystemWork] = {}
-    for key, work in everything.items():
-        if only and work.system not in only:
+        if name not in experiment.plan.systems:
+            known = ", ".join(experiment.plan.systems)
+            raise FocatError(f"only = {name}: there is no such system in the plan (there are: {known})")
+    everything = {(tasks.system, tasks.seed): tasks for tasks in all_tasks(experiment)}
+    selected: dict[tuple[str, int], SystemTasks] = {}
+    for key, tasks in everything.items():
+        if only and tasks.system not in only:
             continue
-        line = [key]
-        while (origin := workshop.plan.systems[line[0][0]].init_from) is not None:
-            line.insert(0, (origin, work.seed))
-        chosen |= {place: everything[place] for place in line if place not in chosen}
-    return list(chosen.values())
+        lineage = [key]
+        while (parent := experiment.plan.systems[lineage[0][0]].init_from) is not None:
+            lineage.insert(0, (parent, tasks.seed))
+        selected |= {ancestor: everything[ancestor] for ancestor in lineage if ancestor not in selected}
+    return list(selected.values())
 
 
-def steps_of(work: SystemWork, only: Sequence[str]) -> list[Step]:
-    """What is wanted of it."""
-    return [work.trained] if only and work.system not in only else list(work.steps())
+def selected_steps(tasks: SystemTasks, only: Sequence[str]) -> list[Step]:
+    """The steps of a system that are wanted."""
+    return [tasks.training] if only and tasks.system not in only else list(tasks.steps())
 
 
-def work_in_turn(works: Sequence[SystemWork], only: Sequence[str], clock: Clock, progress: Progress) -> Outcome:
-    """One after the other, in this process; a failure ends the work on its system and on those that start from it."""
-    outcome = Outcome()
-    total = sum(len(steps_of(work, only)) for work in works)
+def run_sequential(
+    systems: Sequence[SystemTasks], only: Sequence[str], deadline: Deadline, progress: Progress
+) -> SessionOutcome:
+    """Run all missing steps in this process; a failure ends its system and those that start from it."""
+    outcome = SessionOutcome()
+    total = sum(len(selected_steps(tasks, only)) for tasks in systems)
     number = 0
-    with clock.listening():
+    with deadline.handle_sigterm():
         try:
-            for work in works:
-                steps = steps_of(work, only)
-                number += len(steps)
-                if work.origin is not None and str(work.origin) in outcome.failures:
-                    outcome.failures[str(work)] = f"not begun, because {work.origin} failed"
+            for tasks in systems:
+                steps = selected_steps(tasks, only)
+                first, number = number + 1, number + len(steps)
+                if outcome.parent_failed(tasks):
                     continue
-                for i, step in enumerate(steps):
-                    if work.result(step) is not None:
+                for i, step in enumerate(steps, first):
+                    if tasks.result(step) is not None:
                         continue
-                    if clock.over:
+                    if deadline.passed:
                         outcome.unfinished = True
                         break
-                    progress.log(f"\n[{number - len(steps) + i + 1} of {total}] {step}")
+                    progress.log(f"\n[{i} of {total}] {step}")
                     try:
-                        _do(work, step, clock)
-                    except Interrupted as stopped:
-                        progress.log(str(stopped))
+                        with deadline.interrupt_training() if step.kind == "train" else nullcontext():
+                            tasks.run_step(step)
+                    except Interrupted as interrupted:
+                        progress.log(str(interrupted))
                         outcome.unfinished = True
-                        if not clock.over:  # training took the signal, and it is meant for all that is left
-                            clock.signal = stopped.exit_code - 128
+                        if not deadline.passed:  # training received the signal, which is meant for the whole session
+                            deadline.signal = interrupted.exit_code - 128
                         break
                     except Exception as error:
-                        outcome.failures[str(work)] = _failure(work, step, error)
-                        progress.log(f"{step} failed: {outcome.failures[str(work)]}")
+                        outcome.failures[str(tasks)] = _describe_failure(tasks, step, error)
+                        progress.log(f"{step} failed: {outcome.failures[str(tasks)]}")
                         break
-        except Stopped:
+        except Terminated:
             outcome.unfinished = True
-    outcome.signal = clock.signal if clock.minutes_left != 0 else None
+    outcome.signal = deadline.signal if deadline.minutes_left != 0 else None
     return outcome
 
 
-def _do(work: SystemWork, step: Step, clock: Clock) -> None:
-    if step.kind == "train":
-        with clock.training():
-            work.do(step)
-    else:
-        work.do(step)
-
-
-def _failure(work: SystemWork, step: Step, error: Exception) -> str:
-    """In one line; the whole story of what nobody expected is kept in a file."""
+def _describe_failure(tasks: SystemTasks, step: Step, error: Exception) -> str:
+    """An error in one line; the traceback of an unexpected one is written to a file."""
     if isinstance(error, FocatError):
         return str(error)
-    path = work.workshop.folder / "logs" / f"{step.file.removesuffix('.json')}.error.txt"
+    path = tasks.experiment.folder / "logs" / f"{step.id}.error.txt"
     with suppress(FocatError), disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]} (see {path})"
 
 
-# ------------------------------------------------------------------------------------------------ many at the same time
+# ------------------------------------------------------------------------------------------------- parallel processes
 
 
-def devices(jobs: int | None) -> list[str | None]:
-    """Where to work at the same time: a GPU each, by its number as the system counts; None is wherever."""
+def visible_devices(jobs: int | None) -> list[str | None]:
+    """A device for each process, as CUDA_VISIBLE_DEVICES; None where there is no GPU.
+
+    Args:
+        jobs: how many processes; one for each GPU if None.
+    """
     import torch
 
     count = torch.cuda.device_count()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     numbers = [number.strip() for number in visible.split(",")] if visible else [str(i) for i in range(count)]
-    places: list[str | None] = [*numbers[:count]] or [None]
-    return [places[i % len(places)] for i in range(jobs or len(places))]
+    devices: list[str | None] = [*numbers[:count]] or [None]
+    return [devices[i % len(devices)] for i in range(jobs or len(devices))]
 
 
-def work_at_once(
-    works: Sequence[SystemWork],
+def run_parallel(
+    systems: Sequence[SystemTasks],
     only: Sequence[str],
-    places: Sequence[str | None],
+    devices: Sequence[str | None],
     command: Sequence[str],
-    clock: Clock,
+    deadline: Deadline,
     progress: Progress,
-) -> Outcome:
-    """Each system in a process of its own, as many at a time as there are places.
+) -> SessionOutcome:
+    """Run each system in a process of its own, one on each device at a time.
 
-    `command` is what such a process runs; it gets the system, the seed and the minutes that are left.
+    Args:
+        systems: what to run.
+        only: as of `selected_tasks`.
+        devices: as `visible_devices` returns them.
+        command: the command line of a process, without its system, seed and minutes.
+        deadline: when to stop.
+        progress: where the output of the processes goes.
     """
-    outcome = Outcome()
-    waiting = [work for work in works if any(work.result(step) is None for step in steps_of(work, only))]
-    running: dict[int, _Worker] = {}
-    with clock.listening():
+    outcome = SessionOutcome()
+    waiting = [t for t in systems if any(t.result(step) is None for step in selected_steps(t, only))]
+    running: dict[int, _Worker] = {}  # by index of the device
+    with deadline.handle_sigterm():
         try:
             while waiting or running:
-                for place, worker in list(running.items()):
+                for device, worker in list(running.items()):
                     if worker.ended:
-                        del running[place]
-                        _account(worker, outcome, progress)
-                for work in list(waiting):
-                    free = [place for place in range(len(places)) if place not in running]
-                    if clock.over or not free:
+                        del running[device]
+                        worker.report_to(outcome, progress)
+                for tasks in list(waiting):
+                    free = [device for device in range(len(devices)) if device not in running]
+                    if deadline.passed or not free:
                         break
-                    if work.origin is not None and str(work.origin) in outcome.failures:
-                        outcome.failures[str(work)] = f"not begun, because {work.origin} failed"
-                        waiting.remove(work)
-                    elif work.origin is None or work.origin.result(work.origin.trained) is not None:
-                        waiting.remove(work)
-                        running[free[0]] = _Worker(work, only, places[free[0]], command, clock, progress)
-                        names = ", ".join(str(worker.work) for worker in running.values())
+                    if outcome.parent_failed(tasks):
+                        waiting.remove(tasks)
+                    elif tasks.parent is None or tasks.parent.trained is not None:
+                        waiting.remove(tasks)
+                        running[free[0]] = _Worker(tasks, only, devices[free[0]], command, deadline, progress)
+                        names = ", ".join(str(worker.tasks) for worker in running.values())
                         progress.log(f"running: {names}; waiting: {len(waiting)}")
-                if waiting and not running and clock.over:
-                    outcome.unfinished = True
+                if waiting and not running:
+                    outcome.unfinished = deadline.passed
+                    if not deadline.passed:  # the parents of all that wait have ended without a result
+                        reason = "not started, because the system that it starts from was not trained"
+                        outcome.failures |= {str(tasks): reason for tasks in waiting}
                     break
-                if waiting and not running:  # nothing will ever start them
-                    reason = "not begun, because what it starts from was not trained"
-                    outcome.failures |= {str(work): reason for work in waiting}
-                    break
-                time.sleep(0.2)
-        except (Stopped, KeyboardInterrupt) as stopped:
-            clock.signal = clock.signal or (signal.SIGINT if isinstance(stopped, KeyboardInterrupt) else signal.SIGTERM)
+                time.sleep(_POLL_INTERVAL)
+        except (Terminated, KeyboardInterrupt) as stop:
+            deadline.signal = deadline.signal or (
+                signal.SIGINT if isinstance(stop, KeyboardInterrupt) else signal.SIGTERM
+            )
             outcome.unfinished = True
         finally:
             for worker in running.values():
-                worker.stop()
+                with suppress(ProcessLookupError):
+                    worker.process.terminate()
             for worker in running.values():
                 worker.process.wait()
-    outcome.signal = clock.signal
+    outcome.signal = deadline.signal
     return outcome
 
 
 class _Worker:
-    """A process that works on one system; what it says goes through, with the system's name in front."""
+    """A process that runs one system; its output is passed on with the system's name in front."""
 
     def __init__(
         self,
-        work: SystemWork,
+        tasks: SystemTasks,
         only: Sequence[str],
-        place: str | None,
+        device: str | None,
         command: Sequence[str],
-        clock: Clock,
+        deadline: Deadline,
         progress: Progress,
     ) -> None:
-        self.work, self.last = work, ""
-        part = f"{work.system}:{work.seed}" + (":train" if only and work.system not in only else "")
-        words = [*command, "--part", part]
-        if clock.minutes_left is not None:
-            words += ["--minutes", f"{clock.minutes_left:.4f}"]
-        environment = {**os.environ} if place is None else {**os.environ, "CUDA_VISIBLE_DEVICES": place}
+        self.tasks, self.last_line = tasks, ""
+        part = f"{tasks.system}:{tasks.seed}" + (":train" if only and tasks.system not in only else "")
+        arguments = [*command, "--part", part]
+        if deadline.minutes_left is not None:
+            arguments += ["--minutes", f"{deadline.minutes_left:.4f}"]
+        environment = {**os.environ} if device is None else {**os.environ, "CUDA_VISIBLE_DEVICES": device}
         self.process = subprocess.Popen(
-            words, env=environment, stdin=subprocess.PIPE, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+            arguments,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
         )
         self._reader = threading.Thread(target=self._read, args=(progress,), daemon=True)
         self._reader.start()
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended, and everything it said was read."""
+        """Whether the process has ended and all of its output was read."""
         return self.process.poll() is not None and not self._reader.is_alive()
 
-    def stop(self) -> None:
-        """Ask it to save and end."""
-        with suppress(ProcessLookupError):
-            self.process.terminate()
+    def report_to(self, outcome: SessionOutcome, progress: Progress) -> None:
+        """Add how the process ended to the outcome of the session."""
+        code = self.process.returncode
+        if code == 0:
+            progress.log(f"{self.tasks}: done")
+        elif code in (EXIT_UNFINISHED, 128 + signal.SIGTERM, 128 + signal.SIGINT, -signal.SIGTERM, -signal.SIGINT):
+            outcome.unfinished = True
+        else:
+            error = self.last_line.removeprefix("focat: ").removeprefix(f"{self.tasks}: ")
+            outcome.failures[str(self.tasks)] = error or f"ended with exit code {code}"
 
     def _read(self, progress: Progress) -> None:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             if line.strip():
-                self.last = line.strip()
-                progress.log(f"{self.work.system}-seed{self.work.seed} | {line.rstrip()}")
+                self.last_line = line.strip()
+                progress.log(f"{self.tasks.system}-seed{self.tasks.seed} | {line.rstrip()}")
 
 
-def _account(worker: _Worker, outcome: Outcome, progress: Progress) -> None:
-    code = worker.process.returncode
-    if code == 0:
-        progress.log(f"{worker.work}: done")
-    elif code in (UNFINISHED, 128 + signal.SIGTERM, 128 + signal.SIGINT, -signal.SIGTERM, -signal.SIGINT):
-        outcome.unfinished = True
-    else:
-        said = worker.last.removeprefix("focat: ").removeprefix(f"{worker.work}: ")
-        reason = said or f"ended with exit code {code}"
-        outcome.failures[str(worker.work)] = reason
+def run_worker(experiment: Experiment, part: str, deadline: Deadline, progress: Progress) -> SessionOutcome:
+    """What a process of `run_parallel` does: run one system and seed, and end when its parent process ends.
 
-
-def work_on_part(workshop: Workshop, part: str, clock: Clock, progress: Progress) -> Outcome:
-    """What a worker does: one system and seed; it ends with whoever started it."""
+    Args:
+        experiment: the experiment, whose folder the parent process has locked.
+        part: SYSTEM:SEED, with :train behind it for training alone.
+        deadline: when to stop.
+        progress: where output goes.
+    """
     system, seed, *training = part.split(":")
-    work = workshop.work(system, int(seed))
-    _end_with_parent(clock)
-    return work_in_turn([work], ["-"] if training else (), clock, progress)
 
-
-def _end_with_parent(clock: Clock) -> None:
-    """A worker's input ends when its parent does, however that happens; then it saves and ends too."""
-
-    def wait() -> None:
-        sys.stdin.read()
-        clock.signal = signal.SIGTERM
+    def end_with_parent() -> None:
+        sys.stdin.read()  # a pipe that closes when the parent ends, however that happens
+        deadline.signal = signal.SIGTERM
         os.kill(os.getpid(), signal.SIGTERM)
 
-    threading.Thread(target=wait, daemon=True).start()
-
-
-def worker_command(plan: str, folder: Path, overrides: Sequence[Any]) -> list[str]:
-    """The command line of a worker, without its part."""
-    return [sys.executable, "-m", "focat", "reproduce", plan, *map(str, overrides), "--folder", str(folder)]
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    only = ["another system"] if training else []
+    return run_sequential([SystemTasks(experiment, system, int(seed))], only, deadline, progress)

@@ -1,250 +1,177 @@
-"""The paper's tables from a plan's results, with the paper's own figures beside them, as Markdown and as JSON."""
+"""The tables of a plan: the paper's, with the paper's own figures beside ours, and what analyses add to them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict
 
+from focat.choices import ScoringRule
 from focat.evaluation.disc import DISTANCES, UNKNOWN
-from focat.evaluation.significance import p_text
-from focat.experiments.figures import OTHER_SIZE, Cell, Measured, keys_of, measured, quality_name, results_of
-from focat.experiments.paper import ROBUSTNESS, SHIFTS, TABLES, PaperTable, misprints, paper_figure
+from focat.experiments.paper import PaperTable, misprints, paper
 from focat.experiments.plan import Plan
-from focat.experiments.results import Record
+from focat.experiments.result_tables import PlanFinding, PlanTables, ResultRow, ResultTable, SeedMean
+from focat.experiments.results import AnalyseResult, EvaluateResult, StepResult, TrainResult
+from focat.experiments.scores import AnyResult, PlanResults, PlanScores, score_systems
 
-_RULES = {
+_RULES: dict[ScoringRule, str] = {
     "current-sum": "the sum of log-probabilities of the current sentence",
     "current-mean": "the mean log-probability of the current sentence's tokens",
     "window-mean": "the mean log-probability of all tokens of the window, as the authors do",
 }
-_PAPERS_OWN = "– in the paper"
+_IN_THE_PAPER = "– in the paper"
 
 
-@dataclass(frozen=True)
-class Row:
-    """One line of a table; of the paper, or ours."""
-
-    label: str
-    cells: Mapping[str, Cell]
-    paper: bool = False
-
-
-@dataclass(frozen=True)
-class Table:
-    """One table with what is to be said about it."""
-
-    name: str
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Row]
-    notes: Sequence[str] = ()
-    decimals: int = 2
-    highest_is_best: bool = False
-
-    def markdown(self) -> str:
-        """Title, table, notes."""
-        best = {column: self._best(column) for column in self.columns}
-        under = _line(["---", *["---:"] * len(self.columns)])
-        lines = [f"### {self.title}", "", _line(["system", *self.columns]), under]
-        for row in self.rows:
-            cells = [self._text(row, column, best[column]) for column in self.columns]
-            lines.append(_line([f"*{row.label}*" if row.paper else row.label, *cells]))
-        return "\n".join([*lines, "", *(f"{note}  " for note in self.notes)]).rstrip() + "\n"
-
-    def record(self) -> Record:
-        """The same for a JSON file."""
-        rows = [
-            {
-                "system": row.label,
-                "paper": row.paper,
-                "figures": {column: cell.record() for column, cell in row.cells.items()},
-            }
-            for row in self.rows
-        ]
-        return {"name": self.name, "title": self.title, "columns": list(self.columns), "rows": rows} | {
-            "notes": list(self.notes)
-        }
-
-    def _text(self, row: Row, column: str, best: float | None) -> str:
-        cell = row.cells.get(column)
-        if cell is None:
-            return ""
-        if column == "p":
-            return p_text(cell.value)
-        spread = "" if cell.spread is None else f" ± {cell.spread:.{self.decimals}f}"
-        text = f"{cell.value:.{self.decimals}f}"
-        bold = best is not None and not row.paper and text == f"{best:.{self.decimals}f}"
-        text = f"{f'**{text}**' if bold else text}{spread}"
-        return f"*{text}*" if row.paper else text + cell.mark.replace("*", "\\*")
-
-    def _best(self, column: str) -> float | None:
-        """The best of ours, where they differ."""
-        values = [row.cells[column].value for row in self.rows if not row.paper and column in row.cells]
-        return max(values) if len(set(values)) > 1 and self.highest_is_best else None
-
-
-@dataclass(frozen=True)
-class Tables:
-    """All tables of a plan, the data of its plots, and every comparison."""
-
-    title: str
-    tables: list[Table]
-    curves: Record = field(default_factory=dict)
-    findings: list[Record] = field(default_factory=list)
-
-    def markdown(self) -> str:
-        """One page."""
-        return f"# {self.title}\n\n" + "\n".join(table.markdown() for table in self.tables)
-
-    def record(self) -> Record:
-        """For a JSON file."""
-        tables = [table.record() for table in self.tables]
-        return {"kind": "focat tables", "plan": self.title, "tables": tables} | {
-            "curves": self.curves,
-            "findings": self.findings,
-        }
-
-
-def build(plan: Plan, title: str, records: Sequence[Record]) -> Tables:
-    """Every table that the results of steps have something for."""
-    tables: list[Table] = []
-    findings: list[Record] = []
-    for rule in plan.rules if plan.suites else plan.rules[:1]:
-        by_rule = measured(plan, records, rule, quality=rule == plan.rules[0])
-        tables += _contrastive_tables(by_rule, first=rule == plan.rules[0])
-        findings += [{**asdict(finding), "rule": rule, "seed": seed} for seed, finding in by_rule.findings]
-        if rule == plan.rules[0]:
-            main = by_rule
-    analyses = _attention(plan, records), _losses(plan, records), _robustness(plan, records), _sweep(main, records)
+def build_tables(plan: Plan, title: str, results: Sequence[StepResult]) -> PlanTables:
+    """Build every table that the results have figures for."""
+    found = PlanResults(plan, results)
+    rules = plan.rules if plan.suites else plan.rules[:1]
+    by_rule = [score_systems(found, rule, quality=rule == rules[0]) for rule in rules]
+    tables = [table for scores in by_rule for table in _accuracy_tables(scores, first=scores is by_rule[0])]
+    findings = [
+        PlanFinding(**asdict(finding), rule=scores.rule, seed=seed)
+        for scores in by_rule
+        for seed, finding in scores.findings
+    ]
+    analyses = _attention_table(found), _loss_table(found), robustness_table(found), _sweep_table(by_rule[0])
     tables += [table for table in analyses if table is not None]
-    tables += _significance(main)
-    curves = {f"{name}.{seed}": _curve(records, (name, seed)) for name, seed in keys_of(records)}
-    return Tables(title, tables, {name: curve for name, curve in curves.items() if curve}, findings)
+    first = [finding for finding in findings if finding.rule == rules[0]]
+    tables += [significance_table(plan, first)] if first else []
+    curves = {
+        f"{name}.{seed}": result.validations
+        for name, seed in found.systems_and_seeds
+        for _, result in found.of_type(TrainResult, name, seed)
+        if result.validations
+    }
+    return PlanTables(kind="focat tables", plan=title, tables=tuple(tables), curves=curves, findings=tuple(findings))
+
+
+def significance_table(plan: Plan, findings: Sequence[PlanFinding], column: str | None = None) -> ResultTable:
+    """Every comparison, or those in one column, with the interval of the difference."""
+    several_seeds = len({finding.seed for finding in findings}) > 1
+    rows = []
+    for finding in findings:
+        if column not in (None, finding.column):
+            continue
+        label = f"{plan.title_of(finding.system)} − {plan.title_of(finding.baseline)}"
+        label += f": {finding.column}" if column is None else ""
+        label += f" (seed {finding.seed})" if several_seeds else ""
+        low, high = finding.interval
+        values = {"difference": finding.difference, "from": low, "to": high, "p": finding.corrected}
+        rows.append(ResultRow(system=label, figures={name: SeedMean(value=value) for name, value in values.items()}))
+    title = "Differences between systems"
+    return ResultTable(
+        name="significance",
+        title=title if column is None else f"{title}: {column}",
+        columns=("difference", "from", "to", "p"),
+        rows=tuple(rows),
+        notes=("The difference lies between from and to with 95 % confidence.",),
+        p_column="p",
+    )
 
 
 # ------------------------------------------------------------------------------------------------ accuracy and quality
 
 
-def _contrastive_tables(found: Measured, first: bool) -> list[Table]:
+def _accuracy_tables(scores: PlanScores, first: bool) -> list[ResultTable]:
     """The paper's tables that have rows of the plan; one of everything where the paper has none."""
-    plan, systems = found.plan, found.names()
+    plan, systems = scores.plan, scores.names()
     if not systems:
         return []
-    name_of_rule = "" if first else f" (candidates ranked by {found.rule})"
-    note = f"Candidates are ranked by {_RULES[found.rule]} ({found.rule})."
-    notes = [note, *_notes(found)]
+    suffix = "" if first else f" (candidates ranked by {scores.rule})"
+    notes = [f"Candidates are ranked by {_RULES[scores.rule]} ({scores.rule}).", *_notes(scores)]
+    in_paper = {name for table in paper().of_pair(plan.pair) for name in table.all_rows}
     tables = []
-    in_paper = {row for table in TABLES if table.pair == plan.pair for row in table.rows}
-    beyond = [system for system in systems if plan.row_of(system) not in in_paper]
-    for table in (table for table in TABLES if table.pair == plan.pair and "Attn entropy" not in table.columns):
+    for table in paper().of_pair(plan.pair):
         own = [system for system in systems if plan.row_of(system) in table.rows]
-        if not _worth_it(table, [plan.row_of(system) for system in own]):
+        if table.analysis or not table.is_covered_by([plan.row_of(system) for system in own]):
             continue
-        wanted = [system for system in systems if system in own or (table.number in (1, 2, 8) and system in beyond)]
-        wanted_rows = [plan.row_of(system) for system in wanted]
-        columns = _columns(plan, table, found.columns())
-        label: Callable[[str], str] = plan.title_of
-        if table.number == 7:
-            label = lambda system: f"{plan.title_of(system)} ({SHIFTS[plan.row_of(system)]})"  # noqa: E731
-        rows = _rows(found, wanted, columns, table, label)
-        literature = [row for row in table.rows if "et al." in row or " and " in row]
-        rows += [Row(f"{row}, as published", _paper_cells(plan, table, row, columns), True) for row in literature]
-        title = f"Table {table.number} of the paper: {table.about}{name_of_rule}"
+        shown = [s for s in systems if s in own or (table.other_systems and plan.row_of(s) not in in_paper)]
+        columns = _columns(scores, table)
+        rows = []
+        for system in shown:
+            label = table.labels.get(plan.row_of(system))
+            title = plan.title_of(system)
+            rows.append(_our_row(scores, system, columns, f"{title} ({label})" if label else title))
+            printed = _printed(scores, table, plan.row_of(system), columns)
+            rows += [ResultRow(system=_IN_THE_PAPER, paper=True, figures=printed)] if printed else []
+        for name in table.literature:
+            printed = _printed(scores, table, name, columns)
+            rows.append(ResultRow(system=f"{name}, as published", paper=True, figures=printed))
+        conflicts = _conflicts(scores, table, [plan.row_of(system) for system in shown], columns)
         tables.append(
-            Table(
-                f"table{table.number}.{found.rule}",
-                title,
-                columns,
-                rows,
-                [*notes, *_conflicts(table, wanted_rows, columns)],
+            ResultTable(
+                name=f"table{table.number}.{scores.rule}",
+                title=f"Table {table.number} of the paper: {table.about}{suffix}",
+                columns=tuple(columns),
+                rows=tuple(rows),
+                notes=(*notes, *conflicts),
                 highest_is_best=True,
             )
         )
     if not tables:
-        columns = [*found.columns()]
-        rows = [Row(plan.title_of(system), _cells(found, system, columns)) for system in systems]
+        columns = scores.columns()
         tables.append(
-            Table(
-                f"accuracy.{found.rule}",
-                f"Accuracy and quality{name_of_rule}",
-                columns,
-                rows,
-                notes,
+            ResultTable(
+                name=f"accuracy.{scores.rule}",
+                title=f"Accuracy and quality{suffix}",
+                columns=tuple(columns),
+                rows=tuple(_our_row(scores, system, columns, plan.title_of(system)) for system in systems),
+                notes=tuple(notes),
                 highest_is_best=True,
             )
         )
     return tables
 
 
-def _conflicts(table: PaperTable, rows: Sequence[str], columns: Sequence[str]) -> list[str]:
-    """What the paper prints in two ways, of what is shown."""
+def _our_row(scores: PlanScores, system: str, columns: Sequence[str], label: str) -> ResultRow:
+    values = {column: scores.values(system, column) for column in columns}
+    figures = {column: SeedMean.of(found, scores.star(system, column)) for column, found in values.items() if found}
+    return ResultRow(system=label, figures=figures)
+
+
+def _columns(scores: PlanScores, table: PaperTable) -> list[str]:
+    """The paper's columns that we have, then ours: distances that are unknown, metrics of other kinds of context."""
+    ours = scores.columns()
+    accuracy = [column for column in dict.fromkeys((*table.columns, *table.other_columns)) if column in ours]
+    quality = [column.name for column in scores.found.quality_columns() if column.name in ours]
+    return [*accuracy, *sorted(quality, key=ours.index)] if "BLEU" in table.columns else accuracy
+
+
+def _paper_column(scores: PlanScores, column: str) -> str:
+    """The paper's name of one of our columns; its metrics are of windows that are translated as a whole."""
+    quality = {q.name: q.metric for q in scores.found.quality_columns() if q.context == "regenerate"}
+    return quality.get(column, column)
+
+
+def _printed(scores: PlanScores, table: PaperTable, name: str, columns: Sequence[str]) -> dict[str, SeedMean]:
+    """The figures of a row of the paper, under our columns."""
+    printed = table.row(name)
+    names = {column: _paper_column(scores, column) for column in columns}
+    return {column: SeedMean(value=printed[name]) for column, name in names.items() if name in printed}
+
+
+def _conflicts(scores: PlanScores, table: PaperTable, rows: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """The paper's contradictions about the figures that are shown."""
+    shown = {_paper_column(scores, column) for column in columns}
     known = [m for m in misprints() if (m.table, m.pair) == (table.number, table.pair)]
-    shown = {column.removesuffix(" regenerate") for column in columns}
     return [f"A conflict inside the paper: {m}." for m in known if m.row in rows and m.column in shown]
 
 
-def _worth_it(table: PaperTable, rows: Sequence[str]) -> bool:
-    """A table is about what makes it different from the others: a base or s4to4-shift-cd alone fills none of them."""
-    if table.number in (6, 7):
-        return len(rows) > 1
-    if table.number == 4:
-        return "s4to4-shift-cd" in rows
-    return bool(rows)
-
-
-def _columns(plan: Plan, table: PaperTable, ours: Sequence[str]) -> list[str]:
-    """The paper's columns that we have, then what we have besides: distances nobody knows, quality in other ways."""
-    wanted = [*table.columns, *(["d=0", "Disc_all-d", UNKNOWN, "all"] if table.number in (2, 8) else [])]
-    accuracy = [c for c in dict.fromkeys(wanted) if c in ours]
-    quality = [c for c in ours if c.rpartition(" ")[2] in ("reuse", "regenerate", "none") and " " in c]
-    return [*accuracy, *(quality if "BLEU" in table.columns else [])]
-
-
-def _rows(
-    found: Measured, systems: Sequence[str], columns: Sequence[str], table: PaperTable, label: Callable[[str], str]
-) -> list[Row]:
-    rows = []
-    for system in systems:
-        rows.append(Row(label(system), _cells(found, system, columns)))
-        paper = _paper_cells(found.plan, table, found.plan.row_of(system), columns)
-        if paper:
-            rows.append(Row(_PAPERS_OWN, paper, True))
-    return rows
-
-
-def _cells(found: Measured, system: str, columns: Sequence[str]) -> dict[str, Cell]:
-    cells = {column: found.cell(system, column) for column in columns}
-    return {column: cell for column, cell in cells.items() if cell is not None}
-
-
-def _paper_cells(plan: Plan, table: PaperTable, row: str, columns: Sequence[str]) -> dict[str, Cell]:
-    """The paper's figures under our columns; its BLEU is of windows that are decoded anew."""
-    cells = {}
-    for column in columns:
-        metric, _, context = column.rpartition(": ")[2].partition(" ")
-        name = metric if metric in ("BLEU", "COMET") and context == "regenerate" else column
-        value = paper_figure(plan.pair, row, name, table.number)
-        if value is not None:
-            cells[column] = Cell(value)
-    return cells
-
-
-def _notes(found: Measured) -> list[str]:
-    plan, notes, columns = found.plan, [], found.columns()
-    there = [name for name in DISTANCES if name in columns]
-    if there and len(there) < len(DISTANCES):
-        notes.append(f"Of d=1, d=2, d=3 and d>3, the suite has {', '.join(there)}: Disc. is over no more than that.")
+def _notes(scores: PlanScores) -> list[str]:
+    plan, notes, columns = scores.plan, [], scores.columns()
+    distances = [name for name in DISTANCES if name in columns]
+    if distances and len(distances) < len(DISTANCES):
+        listed = ", ".join(distances)
+        notes.append(f"Of d=1, d=2, d=3 and d>3, the suite has {listed}: Disc. is over no more than that.")
     if UNKNOWN in columns:
         notes.append("Instances of unknown distance count under all, and not in Disc.")
-    if found.findings:
-        how = "" if plan.correction == "none" else f", corrected ({plan.correction})"
-        titles = _baselines(plan)
+    if scores.findings:
+        correction = "" if plan.correction == "none" else f", corrected ({plan.correction})"
         notes.append(
-            f"\\* better than {titles}: p < 0.05{how}, with every seed "
+            f"\\* better than {_baselines(plan)}: p < 0.05{correction}, with every seed "
             "(McNemar's test; approximate randomisation for BLEU and chrF)."
         )
-    if any(len(plan.seeds_of(name)) > 1 for name in found.names()):
+    if any(len(plan.seeds_of(name)) > 1 for name in scores.names()):
         notes.append("Mean ± standard deviation over seeds.")
     if plan.pair is not None:
         notes.append("In italics the paper's figures, from other and larger corpora: beside ours, not against them.")
@@ -252,7 +179,7 @@ def _notes(found: Measured) -> list[str]:
 
 
 def _baselines(plan: Plan) -> str:
-    """What a star is given for beating: base and s4to4 (s4to4: than base)."""
+    """The systems that a star is against, such as: base and s4to4 (s4to4: than base)."""
     if any(system.against is not None for system in plan.systems.values()):
         return "what it is compared with"
     titles = [*map(plan.title_of, plan.against)]
@@ -260,166 +187,140 @@ def _baselines(plan: Plan) -> str:
     return " and ".join(titles) + (f" ({'; '.join(among)})" if among else "")
 
 
-def _significance(found: Measured) -> list[Table]:
-    if not found.findings:
-        return []
-    plan, several = found.plan, len({seed for seed, _ in found.findings}) > 1
-    rows = []
-    for seed, finding in found.findings:
-        pair = f"{plan.title_of(finding.system)} − {plan.title_of(finding.baseline)}: {finding.column}"
-        cells = {
-            "difference": Cell(finding.difference),
-            "from": Cell(finding.interval[0]),
-            "to": Cell(finding.interval[1]),
-            "p": Cell(finding.corrected),
-        }
-        rows.append(Row(f"{pair} (seed {seed})" if several else pair, cells))
-    note = "The difference lies between from and to with 95 % confidence."
-    return [Table("significance", "Differences between systems", list(cells), rows, [note])]
-
-
 # ------------------------------------------------------------------------------------------------ analyses
 
 
-def _attention(plan: Plan, records: Sequence[Record]) -> Table | None:
+def _attention_table(found: PlanResults) -> ResultTable | None:
     """Table 5, and the share of attention that stays on the current sentence."""
 
-    def figures(result: Record) -> dict[str, float | None]:
-        if "entropy" not in result:
+    def figures(result: AnalyseResult) -> dict[str, float | None]:
+        if not result.entropy:
             return {}
-        share = result["share"]
         return {
-            "entropy, mean first": result["entropy"]["mean-then-entropy"]["all"],
-            "entropy, mean last": result["entropy"]["entropy-then-mean"]["all"],
-            **{f"share, {stack}": share[stack] for stack in ("encoder", "decoder", "cross")},
+            "entropy, mean first": result.entropy["mean-then-entropy"]["all"],
+            "entropy, mean last": result.entropy["entropy-then-mean"]["all"],
+            **{f"share, {stack}": share for stack, share in result.share.items()},
         }
 
     rows = []
-    for system, cells in _by_system(plan, records, "analyse", figures):
-        rows.append(Row(plan.title_of(system), cells))
-        printed = paper_figure(plan.pair, plan.row_of(system), "Attn entropy")
+    for system, cells in _over_seeds(found, AnalyseResult, figures).items():
+        rows.append(ResultRow(system=found.plan.title_of(system), figures=cells))
+        printed = paper().figure(found.plan.pair, found.plan.row_of(system), "Attn entropy")
         if printed is not None:
-            rows.append(Row(_PAPERS_OWN, {"entropy, mean first": Cell(printed)}, True))
-    notes = [
+            figure = {"entropy, mean first": SeedMean(value=printed)}
+            rows.append(ResultRow(system=_IN_THE_PAPER, paper=True, figures=figure))
+    notes = (
         "Entropy in nats, over self- and cross-attention: of the mean of all heads and layers (the authors' way), and "
         "the mean of the entropies of each.",
         "Share: how much of the current sentence's attention stays on it.",
-    ]
+    )
     return _table("table5", "Where attention goes (Table 5 of the paper)", rows, notes, 3)
 
 
-def _losses(plan: Plan, records: Sequence[Record]) -> Table | None:
-    """What validation says about the current sentence and its context (figure 3)."""
+def _loss_table(found: PlanResults) -> ResultTable | None:
+    """The losses of the current sentence and of its context (figure 3)."""
 
-    def figures(result: Record) -> dict[str, float | None]:
-        return {name: _at_best(result).get(name) for name in ("current", "context", "ratio")}
+    def figures(result: TrainResult) -> dict[str, float | None]:
+        best = result.best_validation
+        return {} if best is None else {"current": best.current, "context": best.context, "ratio": best.ratio}
 
-    rows = [Row(plan.title_of(system), cells) for system, cells in _by_system(plan, records, "train", figures)]
+    rows = [
+        ResultRow(system=found.plan.title_of(system), figures=cells)
+        for system, cells in _over_seeds(found, TrainResult, figures).items()
+    ]
     note = "Per token on the dev set, at the best validation, with the label smoothing of training."
-    return _table(
-        "losses", "Losses of the current sentence and of its context (figure 3 of the paper)", rows, [note], 4
-    )
+    title = "Losses of the current sentence and of its context (figure 3 of the paper)"
+    return _table("losses", title, rows, (note,), 4)
 
 
-def _at_best(trained: Record) -> Record:
-    """The best validation, whatever it was best by."""
-    best = trained.get("best") or {}
-    return next((v for v in trained.get("validations", ()) if v["update"] == best.get("update")), {})
-
-
-def _robustness(plan: Plan, records: Sequence[Record]) -> Table | None:
+def robustness_table(found: PlanResults) -> ResultTable | None:
     """BLEU with windows of other sizes than in training (figure 4)."""
-    rows = []
+    plan = found.plan
+    rows: list[ResultRow] = []
+    sizes: set[int] = set()
     for test, planned in plan.tests.items():
         context = "regenerate" if "regenerate" in planned.contexts else planned.contexts[0]
         for system in plan.systems if planned.windows else ():
-            cells = _sizes(plan, records, system, f"evaluate.{test}.{context}")
-            if not cells:
+            values = _bleu_by_size(found, system, test, context)
+            if not values:
                 continue
-            rows.append(Row(quality_name(plan, test, plan.title_of(system), f"({context})"), cells))
-            lost = ROBUSTNESS.get(plan.row_of(system), {}) if plan.pair == "en-ru" else {}
-            trained = paper_figure(plan.pair, plan.row_of(system), "BLEU")
+            prefix = "" if len(plan.tests) == 1 else f"{test}: "
+            label, ours = f"{prefix}{plan.title_of(system)} ({context})", {s: SeedMean.of(v) for s, v in values.items()}
+            rows.append(ResultRow(system=label, figures={f"window {size}": mean for size, mean in ours.items()}))
+            sizes |= values.keys()
+            lost = paper().robustness.get(plan.row_of(system), {}) if plan.pair == "en-ru" else {}
+            trained = paper().figure(plan.pair, plan.row_of(system), "BLEU")
             if lost and trained is not None:
-                paper = {f"window {size}": Cell(trained + change) for size, change in lost.items()}
-                rows.append(Row(_PAPERS_OWN, {**paper, f"window {min(lost) - 1}": Cell(trained)}, True))
-    columns = sorted({c for row in rows for c in row.cells}, key=lambda c: int(c.rpartition(" ")[2]))
+                printed = {size: trained + change for size, change in lost.items()} | {min(lost) - 1: trained}
+                figures = {f"window {size}": SeedMean(value=value) for size, value in printed.items()}
+                rows.append(ResultRow(system=_IN_THE_PAPER, paper=True, figures=figures))
+                sizes |= printed.keys()
+    if len(sizes) < 2:
+        return None
     title = "BLEU with windows of other sizes than in training (figure 4 of the paper)"
-    return Table("robustness", title, columns, rows, highest_is_best=True) if len(columns) > 1 else None
+    columns = tuple(f"window {size}" for size in sorted(sizes))
+    return ResultTable(name="robustness", title=title, columns=columns, rows=tuple(rows), highest_is_best=True)
 
 
-def _sizes(plan: Plan, records: Sequence[Record], system: str, step: str) -> dict[str, Cell]:
+def _bleu_by_size(found: PlanResults, system: str, test: str, context: str) -> dict[int, list[float]]:
+    """BLEU of each seed, by window size."""
+    trained = {step.seed: result.window for step, result in found.of_type(TrainResult, system)}
     values: dict[int, list[float]] = {}
-    trained = {r["seed"]: r["result"]["window"] for r in records if (r["system"], r["step"]) == (system, "train")}
-    for record in records:
-        size = OTHER_SIZE.search(record["step"])
-        if record["system"] == system and OTHER_SIZE.sub("", record["step"]) == step:
-            score = record["result"]["figures"].get("BLEU", {}).get("score")
-            if score is not None:
-                values.setdefault(int(size[1]) if size else trained[record["seed"]], []).append(score)
-    return {f"window {size}": Cell.of(values[size]) for size in sorted(values)}
+    for step, result in found.of_type(EvaluateResult, system, all_windows=True):
+        if (step.dataset, step.context) == (test, context) and "BLEU" in result.figures:
+            size = trained[step.seed] if step.window is None else step.window
+            values.setdefault(size, []).append(result.figures["BLEU"].score)
+    return {size: values[size] for size in sorted(values)}
 
 
-def _sweep(found: Measured, records: Sequence[Record]) -> Table | None:
-    """Systems that differ in their discount alone (figure 2), from none to full."""
-    plan = found.plan
-    trained = {r["system"]: r["result"] for r in records if r["step"] == "train"}
-    alike = {
-        system: result["discount"]
-        for system, result in trained.items()
-        if isinstance(result["discount"], float | int)
-        and (result["window"] > 1, result["shift"], result["segment_embeddings"]) == (True, 0, "none")
-    }
-    if len(set(alike.values())) < 3:
+def _sweep_table(scores: PlanScores) -> ResultTable | None:
+    """Systems that differ only in their discount (figure 2), from none to full."""
+    found, plan = scores.found, scores.plan
+    discounts = {}
+    for system in plan.systems:
+        for _, result in found.of_type(TrainResult, system):
+            plain = result.window > 1 and result.shift == 0 and result.segment_embeddings == "none"
+            if plain and isinstance(result.discount, float | int):
+                discounts[system] = float(result.discount)
+    if len(set(discounts.values())) < 3:
         return None
 
-    def figures(result: Record) -> dict[str, float | None]:
-        return {f"attention share, {stack}": result.get("share", {}).get(stack) for stack in ("encoder", "decoder")}
+    def shares(result: AnalyseResult) -> dict[str, float | None]:
+        return {f"attention share, {stack}": result.share.get(stack) for stack in ("encoder", "decoder")}
 
-    attention = dict(_by_system(plan, records, "analyse", figures))
+    def losses(result: TrainResult) -> dict[str, float | None]:
+        return {"current loss": result.best_validation.current if result.best_validation else None}
+
+    attention, loss = _over_seeds(found, AnalyseResult, shares), _over_seeds(found, TrainResult, losses)
     rows = []
-    for system in sorted(alike, key=lambda name: -alike[name]):
-        runs = [r["result"] for r in records if (r["system"], r["step"]) == (system, "train")]
-        losses = [at["current"] for at in map(_at_best, runs) if "current" in at]
-        disc = found.cell(system, "Disc.")
-        cells = {"CD": Cell(alike[system])} | ({"current loss": Cell.of(losses)} if losses else {})
-        cells |= {"Disc.": disc} if disc else {}
-        rows.append(Row(plan.title_of(system), cells | attention.get(system, {})))
-    columns = list(dict.fromkeys(column for row in rows for column in row.cells))
-    return Table("sweep", "The discount, from none to full (figure 2 of the paper)", columns, rows, decimals=3)
+    for system in sorted(discounts, key=lambda name: -discounts[name]):
+        disc = scores.values(system, "Disc.")
+        figures = {"CD": SeedMean(value=discounts[system]), **loss.get(system, {})}
+        figures |= {"Disc.": SeedMean.of(disc, scores.star(system, "Disc."))} if disc else {}
+        rows.append(ResultRow(system=plan.title_of(system), figures={**figures, **attention.get(system, {})}))
+    return _table("sweep", "The discount, from none to full (figure 2 of the paper)", rows, (), 3)
 
 
-def _by_system(
-    plan: Plan, records: Sequence[Record], step: str, figures: Callable[[Record], Mapping[str, float | None]]
-) -> list[tuple[str, dict[str, Cell]]]:
-    """Figures of one step over the seeds of each system; systems without any are left out."""
-    found = []
-    for system in plan.systems:
-        of_seeds = [
-            figures(record["result"])
-            for key in keys_of(records)
-            if key[0] == system
-            for record in results_of(records, key, step)
-        ]
+def _over_seeds(
+    found: PlanResults, kind: type[AnyResult], figures: Callable[[AnyResult], Mapping[str, float | None]]
+) -> dict[str, dict[str, SeedMean]]:
+    """Figures of one kind of result over the seeds of each system; systems without any are left out."""
+    means = {}
+    for system in found.plan.systems:
         values: dict[str, list[float]] = {}
-        for seed in of_seeds:
-            for name, value in seed.items():
+        for _, result in found.of_type(kind, system):
+            for name, value in figures(result).items():
                 if value is not None:
                     values.setdefault(name, []).append(value)
         if values:
-            found.append((system, {name: Cell.of(several) for name, several in values.items()}))
-    return found
+            means[system] = {name: SeedMean.of(several) for name, several in values.items()}
+    return means
 
 
-def _curve(records: Sequence[Record], key: tuple[str, int]) -> list[Any]:
-    """The losses at each validation, for the plot of figure 3."""
-    trained = results_of(records, key, "train")
-    return [validation for record in trained for validation in record["result"]["validations"]]
-
-
-def _table(name: str, title: str, rows: list[Row], notes: Sequence[str], decimals: int) -> Table | None:
-    columns = list(dict.fromkeys(column for row in rows for column in row.cells))
-    return Table(name, title, columns, rows, notes, decimals) if rows else None
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+def _table(
+    name: str, title: str, rows: Sequence[ResultRow], notes: tuple[str, ...], decimals: int
+) -> ResultTable | None:
+    columns = tuple(dict.fromkeys(column for one in rows for column in one.figures))
+    if not rows:
+        return None
+    return ResultTable(name=name, title=title, columns=columns, rows=tuple(rows), notes=notes, decimals=decimals)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from focat.experiments.results import RESULT_VERSION, ResultStore, StepResult
 from tests.docs.pages import ROOT
 
 
@@ -58,12 +59,12 @@ def test_tables_of_a_plan(build: Any, tmp_path: Path) -> None:
     for name, correct in right.items():
         packed = {"phenomena": [["deixis", 10]], "distances": "1113333111", "ids": "x"}
         packed["correct"] = {"current-sum": correct}
-        answered = {"suite": {"name": "deixis"}, "answers": packed}
-        step(folder, name, "contrast.deixis", answered, {})
-        trained = {"updates": 1234, "epochs": 2.5, "weights": {"sha256": "abcdef0123"}, "window": 4, "discount": 1.0}
-        trained |= {"shift": 0, "segment_embeddings": "none", "validations": [], "best": None}
+        answered = {"kind": "contrast", "suite": {"name": "deixis"}, "answers": packed}
+        write_step(folder, {"system": name, "seed": 1, "kind": "contrast", "dataset": "deixis"}, answered)
+        trained = {"kind": "train", "updates": 1234, "epochs": 2.5, "window": 4, "discount": 1.0, "shift": 0}
+        trained |= {"segment_embeddings": "none", "weights": {"folder": "averaged", "sha256": "abcdef0123"}}
         how = {"minutes": 5.04, "hardware": "a machine", "date": "2026-11-16T00:00:00+00:00"}
-        step(folder, name, "train", trained, how)
+        write_step(folder, {"system": name, "seed": 1, "kind": "train"}, trained, how)
     for name, dev in (("base", 3.5), ("wide", 3.25)):
         lines = [{"kind": "train", "update": 10, "current": 4.0}, {"kind": "train", "update": 20, "current": 3.0}]
         lines.append({"kind": "validation", "update": 20, "current": dev})
@@ -88,6 +89,7 @@ def test_tables_of_a_plan(build: Any, tmp_path: Path) -> None:
     assert build.filled(found, tmp_path) == found
 
 
-def step(folder: Path, system: str, name: str, result: dict[str, Any], provenance: dict[str, Any]) -> None:
-    record = {"system": system, "seed": 1, "step": name, "result": result, "provenance": provenance}
-    (folder / f"{system}.1.{name}.json").write_text(json.dumps(record))
+def write_step(folder: Path, step: Any, result: Any, provenance: Any = None) -> None:
+    content = {"kind": "focat result", "version": RESULT_VERSION, "step": step, "result": result}
+    found = StepResult.model_validate({**content, "provenance": provenance or {}})
+    ResultStore(folder).save(found)

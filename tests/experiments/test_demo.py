@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from rich.console import Console
 
 from focat.corpus.generated import generate
@@ -45,7 +44,7 @@ class Impatient(Progress):
         super().__init__(out=None)
         self.said: list[str] = []
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         self.said.append(text.strip())
         if text.startswith("update") and not self.said[-2].startswith("update"):
             os.kill(os.getpid(), signal.SIGINT)
@@ -54,9 +53,9 @@ class Impatient(Progress):
 @pytest.fixture(scope="module")
 def interrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Impatient]:
     folder, progress = tmp_path_factory.mktemp("demo"), Impatient()
-    with pytest.raises(typer.Exit) as stopped:
-        run_demo(folder / "demo", SHORT, progress, Console(file=StringIO()))
-    assert stopped.value.exit_code == 128 + signal.SIGINT
+    session, results = run_demo(folder / "demo", SHORT, progress, Console(file=StringIO()))
+    assert results is None
+    assert session.exit_code == 128 + signal.SIGINT
     return folder, progress
 
 

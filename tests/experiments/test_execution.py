@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from focat.experiments.execution import Clock, Outcome, chosen_work, devices, work_at_once
-from focat.experiments.experiment import Workshop
+from focat.experiments.execution import Deadline, SessionOutcome, run_parallel, selected_tasks, visible_devices
+from focat.experiments.experiment import Experiment
 from focat.experiments.plan import load_plan
 from focat.progress import NULL_PROGRESS
 from tests.experiments.plans import write_plan
@@ -31,23 +31,25 @@ sys.exit({"base:1": 1, "other:1": 3}.get(part, 0))
 """
 
 
-def pretend(folder: Path, clock: Clock, only: tuple[str, ...] = ()) -> tuple[Outcome, dict[str, list[object]]]:
+def pretend(
+    folder: Path, deadline: Deadline, only: tuple[str, ...] = ()
+) -> tuple[SessionOutcome, dict[str, list[object]]]:
     path = write_plan(folder, {"systems": SYSTEMS})
-    workshop = Workshop(load_plan(str(path)), folder / "out", NULL_PROGRESS)
+    experiment = Experiment(load_plan(str(path)), folder / "out", NULL_PROGRESS)
     started = folder / "started"
     started.mkdir()
     command = [sys.executable, "-c", PRETEND, str(started)]
-    outcome = work_at_once(chosen_work(workshop, only), only, ["4", "6"], command, clock, NULL_PROGRESS)
+    outcome = run_parallel(selected_tasks(experiment, only), only, ["4", "6"], command, deadline, NULL_PROGRESS)
     return outcome, {file.name: json.loads(file.read_text()) for file in started.iterdir()}
 
 
 def test_one_on_each_gpu(tmp_path: Path) -> None:
-    outcome, started = pretend(tmp_path, Clock(minutes=5))
+    outcome, started = pretend(tmp_path, Deadline(minutes=5))
     assert set(started) == {"base.1", "other.1"}
     assert {record[1] for record in started.values()} == {"4", "6"}
     assert outcome.failures == {
         "base (seed 1)": "broke: base:1",
-        "child (seed 1)": "not begun, because base (seed 1) failed",
+        "child (seed 1)": "not started, because base (seed 1) failed",
     }
     assert outcome.unfinished  # other said so
     assert outcome.exit_code == 1
@@ -56,23 +58,23 @@ def test_one_on_each_gpu(tmp_path: Path) -> None:
     assert 4 < float(words[words.index("--minutes") + 1]) <= 5
 
 
-def test_nothing_is_begun_when_time_is_up(tmp_path: Path) -> None:
-    outcome, started = pretend(tmp_path, Clock(minutes=0))
+def test_no_process_starts_after_the_deadline(tmp_path: Path) -> None:
+    outcome, started = pretend(tmp_path, Deadline(minutes=0))
     assert not started
     assert (outcome.failures, outcome.exit_code) == ({}, 3)
 
 
-def test_of_an_origin_that_was_not_chosen_only_training(tmp_path: Path) -> None:
-    outcome, started = pretend(tmp_path, Clock(), only=("child",))
+def test_a_parent_that_was_not_selected_is_only_trained(tmp_path: Path) -> None:
+    outcome, started = pretend(tmp_path, Deadline(), only=("child",))
     assert set(started) == {"base.1.train"}  # which says that all went well, and has nothing to show for it
-    assert outcome.failures == {"child (seed 1)": "not begun, because what it starts from was not trained"}
+    assert outcome.failures == {"child (seed 1)": "not started, because the system that it starts from was not trained"}
 
 
-def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert devices(None) == [None]  # no GPU here: one after the other, wherever
-    assert devices(3) == [None] * 3
+def test_each_process_gets_a_visible_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert visible_devices(None) == [None]  # no GPU here: one after the other, wherever
+    assert visible_devices(3) == [None] * 3
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    assert devices(None) == ["0", "1"]
+    assert visible_devices(None) == ["0", "1"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
-    assert devices(None) == ["5", "7"]
-    assert devices(3) == ["5", "7", "5"]
+    assert visible_devices(None) == ["5", "7"]
+    assert visible_devices(3) == ["5", "7", "5"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from focat.config.loading import RECIPES
-from focat.experiments.paper import COLUMNS, SIZES, TABLES, misprints, paper_figure
+from focat.experiments.paper import PaperTable, misprints, paper
 
 # (table, row, column) → what is printed, and what the columns or an earlier table have instead.
 KNOWN = {
@@ -27,39 +27,49 @@ def test_all_conflicts_are_known() -> None:
 def test_summaries_agree_with_their_columns() -> None:
     """Slowly: every instance of a column counts its accuracy once."""
     checked = 0
-    for table in TABLES:
-        columns = COLUMNS[table.pair]
-        for name, row in table.rows.items():
+    instances = paper().instances
+    for table in paper().tables:
+        columns = paper().disc_columns[table.pair]
+        for name in table.all_rows:
+            row = table.row(name)
             if not set(columns) <= row.keys():
                 continue
-            right = sum(row[column] / 100 * SIZES[column] for column in columns)
-            assert 100 * right / sum(SIZES[column] for column in columns) == pytest.approx(row["Disc."], abs=0.015), (
-                name
-            )
+            right = sum(row[column] / 100 * instances[column] for column in columns)
+            assert 100 * right / sum(instances[column] for column in columns) == pytest.approx(
+                row["Disc."], abs=0.015
+            ), name
             checked += 1
             if "Disc_avg" in row and (8, name, "Disc_avg") not in KNOWN:
                 assert sum(row[column] for column in columns) / 4 == pytest.approx(row["Disc_avg"], abs=0.015), name
             if "Disc_all-d" in row:
-                right += row["d=0"] / 100 * SIZES["d=0"]
+                right += row["d=0"] / 100 * instances["d=0"]
                 assert right / 120 == pytest.approx(row["Disc_all-d"], abs=0.015), name
     assert checked == 4 + 4 + 6 + 6 + 19 + 11
 
 
 def test_every_table_is_there() -> None:
-    assert {table.number for table in TABLES} == set(range(1, 9))
-    assert sum(SIZES[column] for column in COLUMNS["en-ru"]) == 5000
-    assert sum(SIZES[column] for column in COLUMNS["en-de"]) == 9600
+    found = paper()
+    assert {table.number for table in found.tables} == set(range(1, 9))
+    assert sum(found.instances[column] for column in found.disc_columns["en-ru"]) == 5000
+    assert sum(found.instances[column] for column in found.disc_columns["en-de"]) == 9600
 
 
 def test_systems_are_named_after_recipes() -> None:
     recipes = {path.stem for path in RECIPES.glob("*.yaml")}
-    rows = {row for table in TABLES for row in table.rows if "(" not in row}
+    rows = {row for table in paper().tables for row in table.rows}
     assert rows <= recipes
 
 
-def test_looking_a_figure_up() -> None:
-    assert paper_figure("en-ru", "s4to4-shift-cd", "BLEU") == 32.37  # of the first table that has it
-    assert paper_figure("en-ru", "s4to4-shift-cd", "BLEU", 6) == 32.45
-    assert paper_figure("en-de", "base", "d>3") == 70.58
-    assert paper_figure("en-de", "s2to2", "Disc.") is None
-    assert paper_figure(None, "base", "Disc.") is None
+def test_figures_are_looked_up_by_pair_row_and_column() -> None:
+    figure = paper().figure
+    assert figure("en-ru", "s4to4-shift-cd", "BLEU") == 32.37  # of the first table that has it
+    (sixth,) = [table for table in paper().of_pair("en-ru") if table.number == 6]
+    assert sixth.row("s4to4-shift-cd")["BLEU"] == 32.45
+    assert figure("en-de", "base", "d>3") == 70.58
+    assert figure("en-de", "s2to2", "Disc.") is None
+    assert figure(None, "base", "Disc.") is None
+
+
+def test_a_row_with_a_missing_figure_is_refused() -> None:
+    with pytest.raises(ValueError, match="Table 1, base: 1 figures for 2 columns"):
+        PaperTable(number=1, pair="en-ru", about="", columns=("Disc.", "BLEU"), rows={"base": (46.64,)})

@@ -8,12 +8,14 @@ import shutil
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from focat.errors import FocatError
-from focat.experiments.experiment import Workshop
+from focat.experiments.experiment import Experiment
 from focat.experiments.plan import load_plan
+from focat.experiments.results import Step
 from focat.files import PARTIAL_SUFFIX
 from focat.progress import NULL_PROGRESS
 from tests.experiments.plans import TINY, write_plan
@@ -56,6 +58,10 @@ def steps_in(said: str) -> list[str]:
     return [line for line in said.splitlines() if line.startswith("[")]
 
 
+def name_of(record: dict[str, Any]) -> str:
+    return Step(**record["step"]).name
+
+
 def same(one: Path, other: Path) -> None:
     for name in FILES:
         assert (one / name).read_bytes() == (other / name).read_bytes(), name
@@ -64,25 +70,25 @@ def same(one: Path, other: Path) -> None:
 def test_what_is_there_afterwards(finished: Path) -> None:
     out = finished / "out"
     results = json.loads((out / "results.json").read_text())["results"]
-    assert [(r["system"], r["step"]) for r in results] == [
+    assert [(r["step"]["system"], name_of(r)) for r in results] == [
         *[("base", step) for step in ("train", "contrast.deixis", "evaluate.test.reuse", "analyse")],
         *[("focused", step) for step in ("train", "contrast.deixis", "evaluate.test.reuse")],
         *[("focused", "evaluate.test.regenerate"), ("focused", "analyse")],
     ]
-    by_name = {(r["system"], r["step"]): r["result"] for r in results}
+    by_name = {(r["step"]["system"], name_of(r)): r["result"] for r in results}
     assert by_name["base", "contrast.deixis"]["accuracy"]["current-sum"] == 50  # it cannot know
-    assert by_name["base", "train"]["weights"]["from"] == "averaged"
+    assert by_name["base", "train"]["weights"]["folder"] == "averaged"
     assert by_name["focused", "train"]["updates"] == 12
     # It began where base had ended, not from scratch.
     assert (
         by_name["focused", "train"]["validations"][0]["current"] < by_name["base", "train"]["validations"][0]["current"]
     )
     for record in results:
-        whole = json.loads((out / "results" / f"{record['system']}.1.{record['step']}.json").read_text())
+        whole = json.loads((out / "results" / f"{record['step']['system']}.1.{name_of(record)}.json").read_text())
         assert whole["inputs"] == record["inputs"]
         assert whole["result"]["signature"]
         assert {"command", "date", "seconds", "hardware"} <= whole["provenance"].keys()
-        assert whole["provenance"]["command"].startswith("focat ")
+        assert whole["provenance"]["command"][0] == "focat"
     assert '"date"' not in (out / "results.json").read_text()
     markdown = (out / "tables.md").read_text()
     assert markdown.startswith("# Tiny\n")
@@ -163,7 +169,7 @@ def test_only_what_has_changed_is_done_again(finished: Path, launcher: Launcher)
         said = reproduce(launcher, finished / "tiny.yaml", out, change)
         after = dates(out)
         assert {name for name in after if after[name] != before[name]} == {n for n in before if n.startswith("focused")}
-        assert "the earlier run is now" in said
+        assert "the earlier run is " in said
         assert "base (seed 1)" not in said.replace("← base", "")
         # What is measured differently is measured again, and nothing is trained.
         said = reproduce(launcher, finished / "tiny.yaml", out, change, "suites.deixis.instances=6")
@@ -189,7 +195,7 @@ def test_a_failure_stops_only_what_depends_on_it(tmp_path: Path, launcher: Launc
     changes = {"systems": systems, "tests": {}, "analyses": [], "budget": {"updates": 2}, "average": 0}
     said = reproduce(launcher, write_plan(tmp_path, changes), tmp_path / "out", expect=1)
     assert "failed: base (seed 1): " in said
-    assert "failed: child (seed 1): not begun, because base (seed 1) failed" in said
+    assert "failed: child (seed 1): not started, because base (seed 1) failed" in said
     assert "[6 of 6] other (seed 1): contrast deixis" in said
     assert _results(tmp_path / "out") == 2
     markdown = (tmp_path / "out" / "tables.md").read_text()
@@ -252,7 +258,18 @@ def test_suites_that_would_be_taken_together(tmp_path: Path) -> None:
         (tmp_path / folder / "same.jsonl").write_text(json.dumps(own))
     plan = write_plan(tmp_path, {"suites": {name: {"path": f"{name}/same.jsonl"} for name in ("one", "two")}})
     with pytest.raises(FocatError, match=r"suites\.one and suites\.two: both files are called same"):
-        Workshop(load_plan(str(plan), []), tmp_path / "out", NULL_PROGRESS).check()
+        Experiment(load_plan(str(plan), []), tmp_path / "out", NULL_PROGRESS).check()
+
+
+def test_a_result_of_an_older_version_is_refused(finished: Path, tmp_path: Path, launcher: Launcher) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(finished / "out", out, ignore=shutil.ignore_patterns("runs", *FILES))
+    path = out / "results" / "base.1.train.json"
+    record = json.loads(path.read_text())
+    del record["version"]
+    path.write_text(json.dumps(record))
+    said = reproduce(launcher, finished / "tiny.yaml", out, expect=2)
+    assert said.endswith(f"{path}: written by another version of focat; delete it, and the step runs again\n")
 
 
 def test_results_of_others_are_not_touched(tmp_path: Path, launcher: Launcher) -> None:
@@ -260,4 +277,4 @@ def test_results_of_others_are_not_touched(tmp_path: Path, launcher: Launcher) -
     (tmp_path / "out" / "results").mkdir(parents=True)
     (tmp_path / "out" / "results" / "base.1.train.json").write_text("{}")
     said = launcher.focat(tmp_path, "reproduce", plan, "--folder", tmp_path / "out", "--no-report", expect=2)
-    assert "is no result of a plan; move it elsewhere" in said
+    assert "not a result of a plan; move it elsewhere" in said

@@ -9,50 +9,86 @@ import numpy as np
 import pytest
 
 from focat.evaluation.metrics import measure
-from focat.experiments.figures import Cell, accuracy_columns
+from focat.evaluation.results import JsonResult
 from focat.experiments.plan import Plan
-from focat.experiments.results import Record, packed_numbers, unpacked_numbers
-from focat.experiments.tables import Table, _robustness, build
+from focat.experiments.result_tables import SeedMean
+from focat.experiments.results import (
+    RESULT_VERSION,
+    AnalyseResult,
+    BestValidation,
+    ContrastResult,
+    EvaluateResult,
+    LineStatistics,
+    PackedAnswers,
+    PackedArray,
+    Step,
+    StepKind,
+    StepResult,
+    SuiteInfo,
+    TrainResult,
+    Validation,
+    WeightsFile,
+)
+from focat.experiments.scores import PlanResults, accuracy_scores
+from focat.experiments.tables import build_tables, robustness_table
 
 RULE = "current-sum"
 
 
+def step(system: str, kind: StepKind, result: JsonResult, seed: int = 1, **more: Any) -> StepResult:
+    return StepResult(
+        kind="focat result",
+        version=RESULT_VERSION,
+        step=Step(system=system, seed=seed, kind=kind, **more),
+        result=result.model_dump(exclude_unset=True),
+    )
+
+
 def contrast(
     system: str, phenomenon: str, distances: str, correct: str, seed: int = 1, other: str | None = None
-) -> Record:
+) -> StepResult:
     """The result of a suite; `correct` has a sign for each instance."""
-    answers = {
-        "phenomena": [[phenomenon, len(correct)]],
-        "distances": distances,
-        "ids": phenomenon,
-        "correct": {RULE: correct, "window-mean": other or correct},
-    }
-    result = {"suite": {"name": phenomenon}, "answers": answers}
-    return {"system": system, "seed": seed, "step": f"contrast.{phenomenon}", "result": result}
+    answers = PackedAnswers(
+        phenomena=((phenomenon, len(correct)),),
+        distances=distances,
+        ids=phenomenon,
+        correct={RULE: correct, "window-mean": other or correct},
+    )
+    result = ContrastResult(kind="contrast", suite=SuiteInfo(name=phenomenon), answers=answers)
+    return step(system, "contrast", result, seed, dataset=phenomenon)
 
 
 def train(
-    system: str, discount: float, losses: list[tuple[int, float, float]], seed: int = 1, window: int = 4
-) -> Record:
-    validations = [{"update": u, "current": a, "context": b, "ratio": a / b} for u, a, b in losses]
-    update, value, _ = min(losses, key=lambda loss: loss[1])
-    result = {
-        "best": {"update": update, "value": value},
-        "validations": validations,
-        **{"window": window, "discount": discount, "shift": 0, "segment_embeddings": "none"},
-    }
-    return {"system": system, "seed": seed, "step": "train", "result": result}
+    system: str,
+    discount: float,
+    losses: list[tuple[int, float, float]],
+    window: int = 4,
+    best: float | None = None,
+) -> StepResult:
+    """The result of training with these losses of current and context; `best` is the value of the best validation."""
+    lowest = min(losses, key=lambda loss: loss[1], default=None)
+    result = TrainResult(
+        kind="train",
+        best=None if lowest is None else BestValidation(update=lowest[0], value=best or lowest[1]),
+        validations=tuple(Validation(update=u, current=a, context=b, ratio=a / b) for u, a, b in losses),
+        weights=WeightsFile(folder="", sha256=""),
+        window=window,
+        discount=discount,
+        shift=0,
+        segment_embeddings="none",
+    )
+    return step(system, "train", result)
+
+
+def evaluate(system: str, context: str, figures: dict[str, Any], window: int | None = None, **more: Any) -> StepResult:
+    result = EvaluateResult(kind="evaluate", figures=figures, **more)
+    return step(system, "evaluate", result, dataset="test", context=context, window=window)
 
 
 def plan(*systems: str, **more: Any) -> Plan:
     tree = {"data": {}, "systems": {name: {"recipe": "focat:base"} for name in systems}, "rules": [RULE], **more}
     tree.setdefault("suites", {"any": {"generated": "deixis"}})
     return Plan.model_validate(tree)
-
-
-def table(tables: list[Table], name: str) -> Table:
-    (found,) = [table for table in tables if table.name == name]
-    return found
 
 
 def lines(markdown: str) -> dict[str, list[str]]:
@@ -63,8 +99,8 @@ def lines(markdown: str) -> dict[str, list[str]]:
 
 def test_columns_of_phenomena() -> None:
     """3 of 4, and 1 of 2; Disc. is 4 of 6, whatever the distances, for no instance is decided by its own sentence."""
-    results = [contrast("a", "deixis", "1123", "1101"), contrast("a", "ellipsis_vp", "??", "10")]
-    found = {column.name: (column.score, len(column.items)) for column in accuracy_columns(results, RULE)}
+    results = [contrast("a", "deixis", "1123", "1101").result, contrast("a", "ellipsis_vp", "??", "10").result]
+    found = {column.name: (column.score, len(column.items)) for column in accuracy_scores(results, RULE)}
     summaries = {"Disc.": (pytest.approx(400 / 6), 6), "Disc_avg": (62.5, 6)}
     assert found == {"Deixis": (75, 4), "Ell. vp": (50, 2), **summaries}
 
@@ -72,7 +108,7 @@ def test_columns_of_phenomena() -> None:
 def test_columns_of_distances() -> None:
     """d=0: 1 of 2, d=1: 2 of 3, d>3: 0 of 1; Disc. 2 of 4, with d=0 3 of 6, all 5 of 8."""
     (record,) = [contrast("a", "pronoun", "0011 1>??".replace(" ", ""), "10110011")]
-    found = {column.name: (column.score, len(column.items)) for column in accuracy_columns([record], RULE)}
+    found = {column.name: (column.score, len(column.items)) for column in accuracy_scores([record.result], RULE)}
     assert found == {
         "d=0": (50, 2),
         "d=1": (pytest.approx(200 / 3), 3),
@@ -86,7 +122,7 @@ def test_columns_of_distances() -> None:
 
 
 def test_what_a_suite_lacks_is_said() -> None:
-    (first, *_) = build(plan("a", pair="en-de"), "Title", [contrast("a", "pronoun", "01?", "111")]).tables
+    (first, *_) = build_tables(plan("a", pair="en-de"), "Title", [contrast("a", "pronoun", "01?", "111")]).tables
     assert any("the suite has d=1: Disc. is over no more" in note for note in first.notes)
     assert "Instances of unknown distance count under all, and not in Disc." in first.notes
 
@@ -104,21 +140,21 @@ def test_the_papers_first_table() -> None:
         for phenomenon, correct in zip(phenomena, of_suites, strict=True)
     ]
     asked = plan("base", "s4to4-cd", pair="en-ru", against=["base"])
-    found = build(asked, "Title", records)
-    first = table(found.tables, f"table1.{RULE}")
-    assert first.columns == ["Deixis", "Lex co.", "Ell. inf", "Ell. vp", "Disc."]
+    found = build_tables(asked, "Title", records)
+    first = found.table(f"table1.{RULE}")
+    assert first.columns == ("Deixis", "Lex co.", "Ell. inf", "Ell. vp", "Disc.")
     rows = lines(first.markdown())
     assert rows["base"] == ["60.00", "75.00", "0.00", "**100.00**", "58.75"]
     assert rows["s4to4-cd"] == ["**100.00**\\*", "**100.00**", "0.00", "50.00", "**62.50**"]
     assert rows["*– in the paper*"] == ["*87.16*", "*46.40*", "*81.00*", "*78.20*", "*73.42*"]
-    (deixis,) = [f for f in found.findings if f["column"] == "Deixis"]
-    assert deixis["p"] == pytest.approx(2 / 2**8)
-    assert (deixis["difference"], deixis["test"]) == (40, "McNemar, exact")
-    assert lines(table(found.tables, "significance").markdown())["s4to4-cd − base: Deixis"][::3] == ["40.00", "0.0078"]
-    eighth = table(found.tables, f"table8.{RULE}")
+    (deixis,) = [f for f in found.findings if f.column == "Deixis"]
+    assert deixis.p == pytest.approx(2 / 2**8)
+    assert (deixis.difference, deixis.test) == (40, "McNemar, exact")
+    assert lines(found.table("significance").markdown())["s4to4-cd − base: Deixis"][::3] == ["40.00", "0.0078"]
+    eighth = found.table(f"table8.{RULE}")
     assert lines(eighth.markdown())["base"][-1] == "58.75"  # Disc_avg: the columns are of the same size
     assert any("47.67 printed; the columns give 43.67" in note for note in eighth.notes)
-    assert json.loads(json.dumps(found.record()))["tables"][0]["rows"][1]["paper"] is True
+    assert json.loads(json.dumps(found.to_json()))["tables"][0]["rows"][1]["paper"] is True
 
 
 def test_correction_takes_stars_away() -> None:
@@ -130,7 +166,7 @@ def test_correction_takes_stars_away() -> None:
     ]
     for correction, star in (("none", "**100.00**\\*"), ("holm", "**100.00**")):
         asked = plan("a", "b", against=["a"], correction=correction)
-        (first, *_) = build(asked, "Title", records[:1] + records[2:3] + [records[1], records[3]]).tables
+        (first, *_) = build_tables(asked, "Title", records[:1] + records[2:3] + [records[1], records[3]]).tables
         assert lines(first.markdown())["b"][0] == star
 
 
@@ -143,19 +179,19 @@ def test_several_seeds() -> None:
         for system, correct in zip(("a", "b"), both, strict=True)
     ]
     asked = plan("a", "b", against=["a"], seeds=[1, 2])
-    (first, *_) = build(asked, "Title", records).tables
+    (first, *_) = build_tables(asked, "Title", records).tables
     assert lines(first.markdown())["b"][0] == "**70.00** ± 14.14"
-    (first, *_) = build(asked, "Title", [r for r in records if (r["system"], r["seed"]) != ("a", 2)]).tables
+    (first, *_) = build_tables(asked, "Title", [r for r in records if (r.step.system, r.step.seed) != ("a", 2)]).tables
     assert lines(first.markdown())["b"][0] == "**70.00** ± 14.14"  # with the second, nothing was compared
     only = plan("a", "b", against=["a"], seeds=[1])
-    (first, *_) = build(only, "Title", [r for r in records if r["seed"] == 1]).tables
+    (first, *_) = build_tables(only, "Title", [r for r in records if r.step.seed == 1]).tables
     assert lines(first.markdown())["b"][0] == "**60.00**\\*"
 
 
 def test_two_rules_are_two_tables() -> None:
     records = [contrast("a", "deixis", "11", "11", other="10")]
     asked = plan("a", rules=[RULE, "window-mean"])
-    scores = {t.name: lines(t.markdown())["a"][0] for t in build(asked, "Title", records).tables}
+    scores = {t.name: lines(t.markdown())["a"][0] for t in build_tables(asked, "Title", records).tables}
     assert scores == {"accuracy.current-sum": "100.00", "accuracy.window-mean": "50.00"}
 
 
@@ -173,15 +209,18 @@ def test_quality_stands_beside_the_papers() -> None:
     )
     for system, context, said in translated:
         bleu = measure("BLEU", "sentence", [s for d in said for s in d], [s for d in documents for s in d])
-        result = {
-            "figures": {"BLEU": {"score": bleu.score, "signature": bleu.signature}},
-            "reference": {"sha256": "0" * 64},
-            "lines": {"BLEU": {"metric": "BLEU", "level": "sentence", **packed_numbers(bleu.statistics)}},
-        }
-        records.append({"system": system, "seed": 1, "step": f"evaluate.test.{context}", "result": result})
+        records.append(
+            evaluate(
+                system,
+                context,
+                {"BLEU": {"score": bleu.score, "signature": bleu.signature}},
+                reference={"sha256": "0" * 64, "sentences": 3, "documents": 2},
+                lines={"BLEU": LineStatistics.pack(bleu.statistics, metric="BLEU", level="sentence")},
+            )
+        )
     asked = plan("base", "s4to4", "s4to4-cd", pair="en-ru", tests={"test": {}}, suites={})
-    first = table(build(asked, "Title", records).tables, f"table1.{RULE}")
-    assert first.columns == ["BLEU reuse", "BLEU regenerate"]
+    first = build_tables(asked, "Title", records).table(f"table1.{RULE}")
+    assert first.columns == ("BLEU reuse", "BLEU regenerate")
     rows = lines(first.markdown())
     assert rows["base"][0] == rows["base"][1] == rows["s4to4"][0]
     assert rows["s4to4"][1] == "**100.00**"
@@ -193,9 +232,9 @@ def test_quality_stands_beside_the_papers() -> None:
     "numbers", [np.array([[1.0, 2.0], [3.0, 4e8]]), np.array([[0.25], [-1e300]]), np.zeros((0, 3))]
 )
 def test_packed_numbers_come_back(numbers: np.ndarray) -> None:
-    packed = json.loads(json.dumps(packed_numbers(numbers)))
-    assert unpacked_numbers(packed).tolist() == numbers.tolist()
-    assert unpacked_numbers(packed).shape == numbers.shape
+    packed = PackedArray.model_validate_json(PackedArray.pack(numbers).model_dump_json())
+    assert packed.unpack().tolist() == numbers.tolist()
+    assert packed.unpack().shape == numbers.shape
 
 
 def test_losses_sweep_and_curves() -> None:
@@ -203,49 +242,47 @@ def test_losses_sweep_and_curves() -> None:
     records = [train(f"cd{round(100 * d)}", d, found) for d, found in losses.items()]
     share = {"encoder": 0.75, "decoder": 0.5, "cross": 0.25}
     entropy = {order: {"all": value} for order, value in (("mean-then-entropy", 2.0), ("entropy-then-mean", 1.0))}
-    result = {"share": share, "entropy": entropy}
-    records.append({"system": "cd50", "seed": 1, "step": "analyse", "result": result})
-    found = build(plan("cd0", "cd50", "cd100"), "Title", records)
-    assert lines(table(found.tables, "losses").markdown())["cd100"] == ["2.0000", "2.5000", "0.8000"]
-    sweep = table(found.tables, "sweep")
-    assert [row.label for row in sweep.rows] == ["cd100", "cd50", "cd0"]
+    records.append(step("cd50", "analyse", AnalyseResult(kind="analyse", share=share, entropy=entropy)))
+    found = build_tables(plan("cd0", "cd50", "cd100"), "Title", records)
+    assert lines(found.table("losses").markdown())["cd100"] == ["2.0000", "2.5000", "0.8000"]
+    sweep = found.table("sweep")
+    assert [row.system for row in sweep.rows] == ["cd100", "cd50", "cd0"]
     assert lines(sweep.markdown())["cd50"] == ["0.500", "2.500", "0.750", "0.500"]
-    assert lines(table(found.tables, "table5").markdown())["cd50"] == ["2.000", "1.000", "0.750", "0.500", "0.250"]
-    assert [point["current"] for point in found.curves["cd50.1"]] == [2.5, 2.6]
+    assert lines(found.table("table5").markdown())["cd50"] == ["2.000", "1.000", "0.750", "0.500", "0.250"]
+    assert [point.current for point in found.curves["cd50.1"]] == [2.5, 2.6]
 
 
 def test_what_a_sweep_is_without() -> None:
     """A loss is a loss, by whatever the best validation was chosen; and where there was none, there is no loss."""
-    records = [train(f"cd{round(100 * d)}", d, [(1, 2.0 + d, 3.0)]) for d in (1.0, 0.5, 0.0)]
-    records[0]["result"]["best"]["value"] = -31.5  # BLEU, of which more is better
-    records[2]["result"] |= {"best": None, "validations": []}
-    rows = lines(table(build(plan("cd0", "cd50", "cd100"), "Title", records).tables, "sweep").markdown())
+    records = [
+        train("cd100", 1.0, [(1, 3.0, 3.0)], best=-31.5),  # BLEU, of which more is better
+        train("cd50", 0.5, [(1, 2.5, 3.0)]),
+        train("cd0", 0.0, []),
+    ]
+    rows = lines(build_tables(plan("cd0", "cd50", "cd100"), "Title", records).table("sweep").markdown())
     assert (rows["cd100"], rows["cd50"], rows["cd0"]) == (["1.000", "3.000"], ["0.500", "2.500"], ["0.000", ""])
 
 
 def test_names_that_look_like_something_else() -> None:
-    records = [contrast("a", "deixis", "11", "10") | {"step": "contrast.window-deixis"}]
-    (first, *_) = build(plan(systems={"a": {"recipe": "focat:base", "title": "a | b"}}), "T", records).tables
+    records = [contrast("a", "deixis", "11", "10")]
+    (first, *_) = build_tables(plan(systems={"a": {"recipe": "focat:base", "title": "a | b"}}), "T", records).tables
     assert "| a \\| b | 50.00 |" in first.markdown()
 
 
 def test_robustness_without_bleu() -> None:
     records = [train("s2to2", 1.0, [(1, 2.0, 2.0)], window=2)]
-    steps = ("evaluate.test.reuse", "evaluate.test.reuse.window3")
-    records += [{"system": "s2to2", "seed": 1, "step": s, "result": {"figures": {"chrF": {"score": 1}}}} for s in steps]
+    records += [evaluate("s2to2", "reuse", {"chrF": {"score": 1}}, window) for window in (None, 3)]
     tests = {"test": {"contexts": ["reuse"], "windows": [3]}}
-    assert _robustness(plan("s2to2", tests=tests, suites={}), records) is None
+    assert robustness_table(PlanResults(plan("s2to2", tests=tests, suites={}), records)) is None
 
 
 def test_robustness_beside_the_papers() -> None:
     """The paper's s2to2 has BLEU 32.73, and loses 9.23 with windows of three and 12.14 with windows of four."""
     records = [train("s2to2", 1.0, [(1, 2.0, 2.0)], window=2)]
-    for step, score in (("", 30.0), (".window3", 22.5), (".window4", 20.0)):
-        result = {"figures": {"BLEU": {"score": score}}}
-        records.append({"system": "s2to2", "seed": 1, "step": f"evaluate.test.regenerate{step}", "result": result})
+    for window, score in ((None, 30.0), (3, 22.5), (4, 20.0)):
+        records.append(evaluate("s2to2", "regenerate", {"BLEU": {"score": score}}, window))
     tests = {"test": {"contexts": ["regenerate"], "windows": [3, 4]}}
-    asked = plan("s2to2", pair="en-ru", tests=tests, suites={})
-    found = _robustness(asked, records)
+    found = robustness_table(PlanResults(plan("s2to2", pair="en-ru", tests=tests, suites={}), records))
     assert found is not None
     rows = lines(found.markdown())
     assert rows["s2to2 (regenerate)"] == ["30.00", "22.50", "20.00"]
@@ -253,5 +290,6 @@ def test_robustness_beside_the_papers() -> None:
 
 
 def test_mean_and_spread() -> None:
-    assert Cell.of([1.0, 2.0, 6.0]) == Cell(3.0, pytest.approx(np.sqrt(7.0)), 3)
-    assert Cell.of([2.0]).spread is None
+    found = SeedMean.of([1.0, 2.0, 6.0])
+    assert (found.value, found.spread, found.seeds) == (3.0, pytest.approx(np.sqrt(7.0)), 3)
+    assert SeedMean.of([2.0]).spread is None

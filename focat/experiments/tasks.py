@@ -1,0 +1,416 @@
+"""The steps of one system and seed: train, contrast, evaluate, analyse; which are done, and running the others.
+
+A step is done when its result exists and was made from the same inputs: the settings, the weights, the bytes of the
+files. After a change to one system, only what depends on it runs again.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from focat.analysis.analyse import Asked, analyse
+from focat.analysis.systems import Chosen
+from focat.api import Model, load
+from focat.choices import ScoringRule
+from focat.config import Settings
+from focat.corpus.readers import read_documents
+from focat.corpus.store import Store
+from focat.errors import FocatError
+from focat.evaluation.contrast_report import instance_lines
+from focat.evaluation.contrast_run import Asking, ask
+from focat.evaluation.contrastive import Answer
+from focat.evaluation.disc import distance_of
+from focat.evaluation.quality import evaluate, evaluation_record, write_evaluation
+from focat.evaluation.suites import Form
+from focat.evaluation.translating import translate_documents
+from focat.experiments.experiment import Experiment, measures_of
+from focat.experiments.plan import SuitePlan, TestPlan
+from focat.experiments.results import (
+    RESULT_VERSION,
+    AnalyseResult,
+    BestValidation,
+    ContrastResult,
+    EvaluateResult,
+    LineStatistics,
+    MetricResult,
+    PackedAnswers,
+    Result,
+    Step,
+    StepProvenance,
+    StepResult,
+    Stopwatch,
+    SuiteInfo,
+    TrainResult,
+    Validation,
+    WeightsFile,
+    fingerprint,
+)
+from focat.files import digest_of, disk_errors, sha256, write_atomic, write_json
+from focat.hardware import device_named
+from focat.run import Run
+from focat.training.averaging import average
+from focat.training.trainer import train
+
+# Settings that change how training runs but not what it computes: a run continues when one of them changes.
+_NOT_IDENTITY: Any = {
+    "data": True,
+    "decoding": True,
+    "training": {
+        *("output_dir", "init_from", "budget", "patience"),
+        *("device", "compile", "keep_checkpoints", "log_every", "log_samples", "save_minutes"),
+    },
+}
+_DISTANCES = {"d=0": "0", "d=1": "1", "d=2": "2", "d=3": "3", "d>3": ">", "unknown distance": "?"}
+
+
+class SystemTasks:
+    """The steps of one system and seed."""
+
+    def __init__(self, experiment: Experiment, system: str, seed: int) -> None:
+        self.experiment, self.system, self.seed = experiment, system, seed
+        self.plan, self.progress, self.results = experiment.plan, experiment.progress, experiment.results
+        self.run_folder = experiment.folder / "runs" / f"{system}-seed{seed}"
+        self.planned = experiment.loaded.settings(system, seed)
+        self.training = Step(system=system, seed=seed, kind="train")
+
+    def __str__(self) -> str:
+        return f"{self.system} (seed {self.seed})"
+
+    @cached_property
+    def parent(self) -> SystemTasks | None:
+        """The system whose weights this one starts from."""
+        name = self.plan.systems[self.system].init_from
+        return None if name is None else SystemTasks(self.experiment, name, self.seed)
+
+    def steps(self) -> Iterator[Step]:
+        """All steps, in the order in which they run."""
+        yield self.training
+        for name, suite in self.plan.suites.items():
+            for window in self._window_sizes(suite.windows):
+                yield self.training.model_copy(update={"kind": "contrast", "dataset": name, "window": window})
+        for name, test in self.plan.tests.items():
+            # A system with windows of one sentence has no target context.
+            contexts = test.contexts if self.planned.windows.size > 1 else test.contexts[:1]
+            for context in contexts:
+                for window in self._window_sizes(test.windows):
+                    changes = {"kind": "evaluate", "dataset": name, "context": context, "window": window}
+                    yield self.training.model_copy(update=changes)
+        if self.plan.analyses:
+            yield self.training.model_copy(update={"kind": "analyse"})
+
+    def _window_sizes(self, others: tuple[int, ...]) -> list[int | None]:
+        """None for the size of training, then the others; a system without context is only tested without."""
+        trained = self.planned.windows.size
+        return [None, *(size for size in others if size != trained and trained > 1)]
+
+    # ------------------------------------------------------------------------------------------- what is done already
+
+    def result(self, step: Step) -> StepResult | None:
+        """The result of a step, if it is up to date."""
+        inputs = self.inputs(step)
+        found = None if inputs is None else self.results.load(step, inputs)
+        if found is None or step.kind == "train":
+            return found
+        # Without its run folder, a system was trained elsewhere, and only its results were copied here.
+        return found if self.details(step).exists() or not self.run_folder.exists() else None
+
+    @property
+    def trained(self) -> TrainResult | None:
+        """The result of training, if it is up to date."""
+        found = self.result(self.training)
+        return found.result if found is not None and isinstance(found.result, TrainResult) else None
+
+    def inputs(self, step: Step) -> str | None:
+        """Digest of everything that a step depends on; None if some of it does not exist yet."""
+        if step.kind == "train":
+            identity = self._identity()
+            until = self.planned.training.model_dump(include={"budget", "patience"})
+            return None if identity is None else digest_of([identity, until, self.plan.average])
+        trained = self.result(self.training)
+        if trained is None or not isinstance(trained.result, TrainResult):
+            return None
+        shared = [RESULT_VERSION, trained.inputs, trained.result.weights.sha256, step.name]
+        if step.kind == "contrast":
+            suite = self.plan.suites[step.dataset]
+            return digest_of([*shared, fingerprint(suite.model_copy(update={"windows": ()})), self.plan.rules])
+        if step.kind == "evaluate":
+            test = self.plan.tests[step.dataset]
+            corpora = [test.corpus] if test.corpus else self.planned.data.test
+            options = test.model_dump(exclude={"corpus", "contexts", "windows"}, exclude_defaults=True)
+            return digest_of([*shared, fingerprint(self.planned.decoding), fingerprint(corpora), options])
+        return digest_of([*shared, self.plan.analyses, self.plan.analyse, self.plan.analyse_sentences])
+
+    def details(self, step: Step) -> Path:
+        """The file with every item of a step, which `focat compare` and `focat report` read."""
+        ending = "jsonl" if step.kind == "contrast" else "json"
+        return self.run_folder / ("results" if self._on_page(step) else "more-results") / f"{step.name}.{ending}"
+
+    def archive_stale_results(self) -> None:
+        """Move files out of the results of the run that do not belong to this plan and these weights."""
+        current = {self.details(step) for step in self.steps() if self.result(step) is not None}
+        archive = self.run_folder / "older-results"
+        for path in sorted((self.run_folder / "results").glob("*")):
+            if path.is_file() and path not in current:
+                with disk_errors(archive):
+                    archive.mkdir(exist_ok=True)
+                    path.replace(archive / path.name)
+
+    def _on_page(self, step: Step) -> bool:
+        """Whether the report shows a step: only the window size of training, and one kind of target context."""
+        if step.kind == "evaluate":
+            first = next(iter(self.plan.tests))
+            return (step.dataset, step.context, step.window) == (first, self.plan.tests[first].contexts[0], None)
+        return step.window is None
+
+    def _identity(self) -> str | None:
+        """Digest of what the run is: settings, corpus and initial weights; None if these do not exist yet."""
+        store = self.experiment.store_of(self.planned)
+        if not (store / "manifest.json").exists():
+            return None
+        keys = Store(store).manifest["keys"]
+        initial = None
+        if self.parent is not None:
+            trained = self.parent.trained
+            if trained is None:
+                return None
+            initial = trained.weights.sha256
+        settings = self.planned.model_dump(mode="json", exclude=_NOT_IDENTITY, exclude_defaults=True)
+        return digest_of([RESULT_VERSION, settings, keys["train"], keys.get("dev"), initial])
+
+    # ------------------------------------------------------------------------------------------------- running a step
+
+    def run_step(self, step: Step) -> None:
+        """Run one step and write its result."""
+        inputs, watch = self.inputs(step), Stopwatch()
+        if inputs is None:
+            raise FocatError(f"{step}: the step that it depends on is not done")
+        if step.kind == "train":
+            result, minutes = self._train()
+            command = ["focat", "train", str(self.run_folder / "config.yaml")]
+            self._save(step, inputs, result, watch.provenance(command, minutes))
+            return
+        if not self.run_folder.exists():
+            raise FocatError(
+                f"{step}: {self.run_folder} is not here; bring it, or delete {self.results.path(self.training)}, "
+                "and it is trained again"
+            )
+        with disk_errors(self.run_folder):
+            self.details(step).parent.mkdir(exist_ok=True)
+        measure: dict[str, Callable[[Step], Result]] = {
+            "contrast": self._contrast,
+            "evaluate": self._evaluate,
+            "analyse": self._analyse,
+        }
+        self._save(step, inputs, measure[step.kind](step), watch.provenance(self.command(step)))
+
+    def command(self, step: Step) -> list[str]:
+        """The arguments of a `focat` command that measures the same as a step."""
+        run, window = str(self.run_folder), [] if step.window is None else ["--window", str(step.window)]
+        if step.kind == "contrast":
+            suite = self.plan.suites[step.dataset]
+            if suite.path is None:
+                return ["focat", "reproduce", self.experiment.loaded.where, "--only", self.system]
+            return ["focat", "contrast", run, "--suite", str(suite.path), *_suite_options(suite), *window]
+        if step.kind == "evaluate":
+            test = self.plan.tests[step.dataset]
+            shared = ["--context", step.context, "--metrics", test.metrics]
+            return ["focat", "evaluate", run, *shared, *window, *_test_options(test)]
+        options = ["--split", self.plan.analyse, "--analyses", ",".join(self.plan.analyses)]
+        limit = self.plan.analyse_sentences
+        return ["focat", "analyse", run, *options, *([] if limit is None else ["--limit", str(limit)])]
+
+    def _save(self, step: Step, inputs: str, result: Result, provenance: StepProvenance) -> None:
+        self.results.save(
+            StepResult(
+                kind="focat result",
+                version=RESULT_VERSION,
+                step=step,
+                inputs=inputs,
+                result=result,
+                provenance=provenance,
+            )
+        )
+
+    @cached_property
+    def _run(self) -> Run:
+        return Run.open(self.run_folder)
+
+    @cached_property
+    def _model(self) -> Model:
+        return load(self.run_folder, self.planned.training.device)
+
+    def _train(self) -> tuple[TrainResult, float]:
+        """Train or continue training; returns the minutes of all sessions too."""
+        self._archive_stale_run()
+        state = train(self._training_settings(), self.progress)
+        run = Run.open(self.run_folder)
+        if self.plan.average > 1 and state.best is not None:
+            average(run, self.plan.average)
+        weights = run.weights_folder()
+        lines = run.log.read_text(encoding="utf-8").splitlines()
+        logged = [record for record in map(json.loads, lines) if record["kind"] == "validation"]
+        fields = Validation.model_fields
+        settings, system = self.planned, self.plan.systems[self.system]
+        budget = "+".join(
+            f"{value:g}{name}" for name, value in settings.training.budget.model_dump(exclude_none=True).items()
+        )
+        result = TrainResult(
+            kind="train",
+            signature=(
+                f"train|recipe:{Path(system.recipe).name}|seed:{self.seed}|budget:{budget}|"
+                f"average:{self.plan.average}|identity:{str(self._identity())[:8]}"
+            ),
+            updates=state.update,
+            epochs=round(state.epochs, 6),
+            best=None if state.best is None else BestValidation(update=state.best[0], value=state.best[1]),
+            criterion=settings.training.criterion,
+            weights=WeightsFile(
+                folder=str(weights.relative_to(run.path)), sha256=sha256(weights / "weights.safetensors")
+            ),
+            window=settings.windows.size,
+            discount=settings.objective.model_dump(include={"discount"})["discount"],
+            shift=json.loads((run.path / "model.json").read_text(encoding="utf-8"))["shift"],
+            segment_embeddings=settings.model.segment_embeddings,
+            init_from=system.init_from,
+            validations=tuple(Validation(**{name: v[name] for name in fields if name in v}) for v in logged),
+        )
+        return result, round(state.minutes, 3)
+
+    def _archive_stale_run(self) -> None:
+        """Rename a run of other settings; it is never deleted."""
+        identity = self._identity()
+        identity_file = self.run_folder.with_suffix(".json")
+        with disk_errors(self.run_folder):
+            self.run_folder.parent.mkdir(parents=True, exist_ok=True)
+        before = json.loads(identity_file.read_text(encoding="utf-8"))["identity"] if identity_file.exists() else None
+        if before == identity:
+            return
+        if self.run_folder.exists() and before is not None:
+            archive = self.run_folder.with_name(f"{self.run_folder.name}.{before[:8]}")
+            with disk_errors(archive):
+                shutil.rmtree(archive, ignore_errors=True)  # an earlier run of the same settings
+                self.run_folder.rename(archive)
+            self.progress.log(f"{self}: settings, corpus or initial weights have changed; the earlier run is {archive}")
+        write_json(identity_file, {"identity": identity})
+
+    def _training_settings(self) -> Settings:
+        """The planned settings, with the folders of this experiment."""
+        init_from = None
+        if self.parent is not None:
+            init_from = self.parent.run_folder
+            if (self.run_folder / "config.yaml").exists():  # the experiment may have moved; weights are not read again
+                begun = Run(self.run_folder)
+                if begun.checkpoints():
+                    init_from = begun.settings.training.init_from
+                else:
+                    shutil.rmtree(self.run_folder)
+        training = self.planned.training.model_copy(update={"output_dir": self.run_folder, "init_from": init_from})
+        data = self.planned.data.model_copy(update={"store": self.experiment.store_of(self.planned)})
+        return self.planned.model_copy(update={"training": training, "data": data})
+
+    def _contrast(self, step: Step) -> ContrastResult:
+        planned, suite = self.plan.suites[step.dataset], self.experiment.suite(step.dataset)
+        rules = self.plan.rules
+        asking = Asking(rules[0], window=step.window, form=Form(planned.detokenise, planned.lowercase))
+        device = device_named(self.planned.training.device)
+        (answered,), setup = ask(self._run, [suite], asking, device, self.progress)
+        answers = list(answered.answers)
+        write_atomic(self.details(step), instance_lines([answered], rules[0]))
+        return ContrastResult(
+            kind="contrast",
+            signature={rule: replace(setup, rule=rule).signature([suite]) for rule in rules},
+            suite=SuiteInfo(name=suite.name, kind=suite.kind, sha256=suite.sha256, instances=len(answers)),
+            chance=100 * suite.chance,
+            accuracy={rule: 100 * sum(a.correct(rule) for a in answers) / len(answers) for rule in rules},
+            answers=_packed(answers, rules),
+        )
+
+    def _evaluate(self, step: Step) -> EvaluateResult:
+        test = self.plan.tests[step.dataset]
+        corpora = [test.corpus] if test.corpus else self.planned.data.test
+        documents = [document for corpus in corpora for document in read_documents(corpus)]
+        self.progress.log(f"{step}: {sum(len(d.source) for d in documents):,} sentences")
+        options = {"context": step.context, "window": step.window, "beam": test.beam, "constrained": test.constrained}
+        texts, made = translate_documents(self._model, documents, self.progress, **options)
+        figures = evaluate(texts, measures_of(test), self.progress)
+        record = evaluation_record(self.system, texts, figures, made)
+        write_evaluation(self.details(step), record)
+        fields = ("context", "constrained", "window", "beam", "length_penalty")
+        return EvaluateResult(
+            kind="evaluate",
+            signature="|".join(["evaluate", *(f"{name}:{made[name]}" for name in fields)]),
+            cut=made["cut"],
+            reference=record["reference"],
+            figures={
+                figure.name: MetricResult(score=figure.score, interval=figure.interval(), signature=figure.signature)
+                for figure in figures
+            },
+            lines={
+                figure.name: LineStatistics.pack(figure.statistics, metric=figure.metric, level=figure.level)
+                for figure in figures
+            },
+        )
+
+    def _analyse(self, step: Step) -> AnalyseResult:
+        chosen = Chosen(self.plan.analyse, limit=self.plan.analyse_sentences)
+        asked = Asked(parts=self.plan.analyses)
+        found = analyse([self.run_folder], chosen, asked, self.progress, device_named(self.planned.training.device))
+        record = found.record()
+        write_json(self.details(step), record)
+        (of_system,) = record["systems"].values()
+        result: dict[str, Any] = {
+            "kind": "analyse",
+            "signature": f"analyse|split:{self.plan.analyse}|sentences:{record['corpus']['sentences']}",
+        }
+        if "attention" in self.plan.analyses:
+            result |= {name: of_system["attention"][name] for name in ("share", "entropy")}
+        if "losses" in self.plan.analyses:
+            result["losses"] = of_system["losses"]["end"]
+        return AnalyseResult(**result)
+
+
+def all_tasks(experiment: Experiment) -> list[SystemTasks]:
+    """The tasks of every system with every seed, in the order of the plan."""
+    return [SystemTasks(experiment, system, seed) for system, seed, _ in experiment.loaded.all_settings()]
+
+
+def finished_results(experiment: Experiment) -> list[StepResult]:
+    """All results that are up to date, in the order of the plan."""
+    return [found for tasks in all_tasks(experiment) for step in tasks.steps() if (found := tasks.result(step))]
+
+
+def _suite_options(suite: SuitePlan) -> list[str]:
+    options = ["--detokenise"] * suite.detokenise + ["--lowercase"] * suite.lowercase
+    if suite.context_source is None or suite.context_target is None:
+        return options
+    return [
+        *("--context-source", str(suite.context_source), "--context-target", str(suite.context_target)),
+        *options,
+    ]
+
+
+def _test_options(test: TestPlan) -> list[str]:
+    options = [] if test.beam is None else ["--beam", str(test.beam)]
+    options += ["--unconstrained"] * (not test.constrained) + ["--lowercase"] * test.lowercase
+    options += [] if test.fragments is None else ["--fragments", str(test.fragments)]
+    source, target = (getattr(test.corpus, side, None) for side in ("source", "target"))
+    return [*options, "--source", str(source), "--reference", str(target)] if source and target else options
+
+
+def _packed(answers: list[Answer], rules: Sequence[ScoringRule]) -> PackedAnswers:
+    """Whether each answer is correct, and the phenomenon and distance of its instance."""
+    return PackedAnswers(
+        phenomena=tuple(
+            (name, len(list(run))) for name, run in groupby(answer.instance.phenomenon for answer in answers)
+        ),
+        distances="".join(_DISTANCES[distance_of(answer.instance)] for answer in answers),
+        ids=digest_of([[str(answer.instance.id), answer.instance.right] for answer in answers]),
+        correct={rule: "".join("01"[answer.correct(rule)] for answer in answers) for rule in rules},
+    )

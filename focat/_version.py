@@ -1,3 +1,3 @@
 """The version of focat, in one place: the build and every signature read it here."""
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"

@@ -176,7 +176,7 @@ def _focat(context: str, options: argparse.Namespace, int8: bool) -> Callable[[l
     from focat.config.schema import ModelSettings, SearchSettings, WindowSettings
     from focat.corpus.store import Store
     from focat.corpus.vocabulary import END, SEPARATOR
-    from focat.decoding.engine import Searcher
+    from focat.decoding.engine import Engine
     from focat.decoding.requests import Hypothesis, Request
     from focat.model import Transformer
 
@@ -188,17 +188,27 @@ def _focat(context: str, options: argparse.Namespace, int8: bool) -> Callable[[l
         model.output_weight[[END, SEPARATOR]] = 0.0  # nothing ends before its time
     if options.device == "cuda":
         model.to("cuda", torch.bfloat16)
-    searcher = Searcher([model], SearchSettings(beam=options.beam, batch_tokens=options.batch_tokens, int8=int8))
+    engine = Engine([model], SearchSettings(beam=options.beam, batch_tokens=options.batch_tokens, int8=int8))
     sentences = options.before + 1
+
+    def decode(first: list[Request], follow: Callable[[int, list[Hypothesis]], Request | None]) -> None:
+        """Decode the first window of each document, and then those that follow from the results."""
+        documents = {engine.submit(request): i for i, request in enumerate(first)}
+        while not engine.idle:
+            for id, found in engine.step():
+                document = documents.pop(id)
+                request = follow(document, found)
+                if request is not None:
+                    documents[engine.submit(request)] = document
 
     def regenerate(documents: list[list[Sentence]]) -> int:
         windows = [sentence for document in documents for sentence in document]
-        found = searcher([whole(w) for w in windows])
+        found = engine([whole(w) for w in windows])
         assert [len(best.tokens) for [best] in found] == [w.window for w in windows]
         return sum(w.window for w in windows)
 
     def whole(window: Sentence) -> Request:
-        return Request(window.source, sentences=sentences, longest=window.window)
+        return Request(window.source, sentences=sentences, max_length=window.window)
 
     def regenerate_live(documents: list[list[Sentence]]) -> int:
         left = [iter(document) for document in documents]
@@ -210,7 +220,7 @@ def _focat(context: str, options: argparse.Namespace, int8: bool) -> Callable[[l
             decoded += len(found[0].tokens)
             return next(map(whole, left[i]), None)
 
-        searcher.chains([whole(next(windows)) for windows in left], follow)
+        decode([whole(next(windows)) for windows in left], follow)
         assert decoded == sum(w.window for document in documents for w in document)
         return decoded
 
@@ -220,7 +230,7 @@ def _focat(context: str, options: argparse.Namespace, int8: bool) -> Callable[[l
 
         def request(i: int) -> Request:
             sentence = documents[i][done[i]]
-            return Request(sentence.source, prefix=contexts[i], sentences=sentences, longest=sentence.current)
+            return Request(sentence.source, prefix=contexts[i], sentences=sentences, max_length=sentence.current)
 
         def follow(i: int, found: list[Hypothesis]) -> Request | None:
             [best] = found
@@ -230,7 +240,7 @@ def _focat(context: str, options: argparse.Namespace, int8: bool) -> Callable[[l
             done[i] += 1
             return request(i) if done[i] < len(documents[i]) else None
 
-        searcher.chains([request(i) for i in range(len(documents))], follow)
+        decode([request(i) for i in range(len(documents))], follow)
         assert done == [len(document) for document in documents]
         return sum(s.current for document in documents for s in document)
 

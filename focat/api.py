@@ -10,21 +10,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, overload
 
-from pydantic import ValidationError
-
 from focat._version import __version__
 from focat.analysis.attention_map import AttentionMap, attention_map
-from focat.choices import TARGET_CONTEXTS, Precision, TargetContext
-from focat.config.schema import SearchSettings
-from focat.errors import FocatError, ParameterError
+from focat.choices import Precision, TargetContext
+from focat.errors import FocatError
 from focat.evaluation.document_scores import Pair, SentenceScore, score_documents
 from focat.files import digest_of
 from focat.progress import NULL_PROGRESS, Progress
 from focat.run import TrainedSystem, load_system
-from focat.translation.formats import Showing
-from focat.translation.jobs import STDOUT, Figures, Job, run_job
+from focat.translation.formats import OutputOptions
+from focat.translation.jobs import STDOUT, Job, JobStats, run_job
 from focat.translation.result import Translation
-from focat.translation.translator import AHEAD, Translator
+from focat.translation.translator import Translator
 
 
 def load(run: str | Path | Sequence[str | Path], device: str = "auto", overrides: Sequence[str] = ()) -> Model:
@@ -94,11 +91,11 @@ class Model:
         overwrite: bool = False,
         progress: Progress = NULL_PROGRESS,
         **options: Any,
-    ) -> Figures:
+    ) -> JobStats:
         """What `focat translate` does: a file in, a file out, resumed if it was interrupted."""
         languages = (self.settings.data.source_language, self.settings.data.target_language) if split else None
-        showing = Showing(scores, options.get("nbest") or self.settings.decoding.nbest)
-        job = Job(Path(input), Path(output), format, languages, showing, overwrite)
+        written = OutputOptions(scores, options.get("nbest") or self.settings.decoding.nbest)
+        job = Job(Path(input), Path(output), format, languages, written, overwrite)
         return run_job(job, self.translator(**options), self._digests(), progress)
 
     def translator(
@@ -106,29 +103,18 @@ class Model:
         context: TargetContext | None = None,
         constrained: bool = True,
         window: int | None = None,
-        ahead: int | None = None,
+        lookahead: int | None = None,
         **search: Any,
     ) -> Translator:
         """What translates, with settings of its own.
 
         `context` is where target context comes from: regenerate, reuse or none. `constrained`: every window yields as
         many sentences as it has; if not, what follows the last separator is kept (the paper's rule). `window` is how
-        many sentences a window has. `ahead` is how many sentences may be read before the first comes out. All else
+        many sentences a window has. `lookahead` is how many sentences may be read before the first comes out. All else
         are settings of the search (`SearchSettings`): beam, nbest, length_penalty, sample and so on. What is not given
         is as in the settings of the run.
         """
-        rule = context or self.settings.decoding.target_context
-        if rule not in TARGET_CONTEXTS:
-            raise ParameterError("context", rule, f"choose from {', '.join(TARGET_CONTEXTS)}")
-        return Translator(
-            self.models,
-            self.tokenizer,
-            self.system.windows(window),
-            self._search_settings(search),
-            rule,
-            constrained,
-            ahead or AHEAD,
-        )
+        return Translator.from_system(self.system, context, constrained, window, lookahead, **search)
 
     def attention(self, source: Sequence[str], target: Sequence[str]) -> AttentionMap:
         """Attention weights of the first model over a window of these sentences, the current ones last."""
@@ -161,15 +147,6 @@ class Model:
         windows = self.system.windows(window)
         weights = "+".join(digest[:8] for digest in self.system.weights_digests)
         return f"score|window:{windows}|precision:{precision}|weights:{weights}|version:{__version__}"
-
-    def _search_settings(self, given: dict[str, Any]) -> SearchSettings:
-        usual = {name: getattr(self.settings.decoding, name) for name in SearchSettings.model_fields}
-        try:
-            return SearchSettings(**usual | {name: value for name, value in given.items() if value is not None})
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = "".join(f"{name}: " for name in first["loc"])
-            raise FocatError(f"{place}{first['msg'].removeprefix('Value error, ')}") from None
 
     def _digests(self) -> list[str]:
         digests = zip(self.runs, self.system.weights_digests, strict=True)

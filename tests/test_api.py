@@ -65,13 +65,13 @@ def test_a_mixture_is_refused(model: focat.Model) -> None:
 def test_a_sentence_is_no_document(model: focat.Model) -> None:
     with pytest.raises(FocatError, match="a document is a list of sentences"):
         list(model.stream(["Hi there."]))
-    with pytest.raises(FocatError, match="ahead = -1: at least one sentence"):
-        model.stream([["Hi there."]], ahead=-1)
+    with pytest.raises(FocatError, match="lookahead = -1: at least one sentence"):
+        model.stream([["Hi there."]], lookahead=-1)
 
 
 def test_streams_without_end(model: focat.Model) -> None:
     documents = (["Where is the cat?", f"Tom is {number}."] for number in itertools.count())
-    found = list(itertools.islice(model.stream(documents, ahead=4, nbest=2), 3))
+    found = list(itertools.islice(model.stream(documents, lookahead=4, nbest=2), 3))
     assert [translation.source for translation in found[2]] == ["Where is the cat?", "Tom is 2."]
     assert all(len(translation.alternatives) == 2 for document in found for translation in document)
 

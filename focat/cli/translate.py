@@ -92,7 +92,7 @@ def translate_command(
         context=context,
         constrained=not unconstrained,
         window=window,
-        ahead=1 if typed else None,
+        lookahead=1 if typed else None,
         beam=beam,
         length_penalty=length_penalty,
         nbest=nbest,

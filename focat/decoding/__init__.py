@@ -1,6 +1,6 @@
-"""Decoding: weights and windows in, translations out (section 4 of the paper)."""
+"""Decoding at token level: requests in, hypotheses out (section 4 of the paper)."""
 
-from focat.decoding.engine import Searcher
+from focat.decoding.engine import Engine
 from focat.decoding.requests import Hypothesis, Request
 
-__all__ = ["Hypothesis", "Request", "Searcher"]
+__all__ = ["Engine", "Hypothesis", "Request"]

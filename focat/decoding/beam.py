@@ -1,7 +1,7 @@
-"""The hypotheses of a batch of windows: those in the making, and the best that have ended.
+"""Beam search over a batch of windows: live hypotheses, and the best finished ones.
 
-Everything is a tensor of a fixed shape that is changed in place, and nothing waits for the device, so that a step of
-the search is the same few kernels again and again.
+All state is in tensors of fixed shape that are updated in place, and no operation waits for the device, so that a step
+can be captured as a CUDA graph.
 """
 
 from __future__ import annotations
@@ -15,176 +15,189 @@ import torch
 from torch import Tensor
 
 from focat.corpus.vocabulary import PAD, SEPARATOR
-from focat.decoding.constraints import allowed_next
-from focat.decoding.selection import Chooser, Continuations
+from focat.decoding.constraints import next_token_mask
+from focat.decoding.selection import Candidates, Selector
 
-IDLE = -1  # instead of the number of a window
+IDLE = -1  # request id of a row that only fills up the batch
 
-Tensors = TypeVar("Tensors", bound="_Tensors")
+Struct = TypeVar("Struct", bound="TensorStruct")
 
 
-class _Tensors:
-    """A dataclass of tensors whose first dimension is the windows."""
+class TensorStruct:
+    """Base of dataclasses of tensors whose first dimension is the window."""
 
-    def map(self: Tensors, change: Callable[[Tensor], Tensor]) -> Tensors:
-        """The same with every tensor changed."""
-        return type(self)(*(change(getattr(self, field.name)) for field in fields(self)))  # type: ignore[arg-type]
+    def map(self: Struct, function: Callable[[Tensor], Tensor]) -> Struct:
+        """Apply a function to every tensor."""
+        return type(self)(*(function(getattr(self, field.name)) for field in fields(self)))  # type: ignore[arg-type]
 
-    def become(self: Tensors, other: Tensors) -> None:
-        """Take over the values of another, in place."""
+    def copy_(self: Struct, other: Struct) -> None:
+        """Copy the values of another of the same shape, in place."""
         for field in fields(self):  # type: ignore[arg-type]
             getattr(self, field.name).copy_(getattr(other, field.name))
 
 
 @dataclass
-class Branches(_Tensors):
-    """Hypotheses, (windows, beam) each unless said otherwise; the likeliest first."""
+class Beams(TensorStruct):
+    """Hypotheses, (windows, beam) each unless noted; the best first."""
 
-    tokens: Tensor  # (windows, beam, longest) what was decoded, from the left
-    scores: Tensor  # (windows, beam, longest) their log-probabilities
-    cut: Tensor  # whether the limit had to close it
-    rank: Tensor  # what orders them: log-probability while in the making, score at the end; -inf where there is none
+    tokens: Tensor  # (windows, beam, max length) decoded tokens, from the left
+    scores: Tensor  # (windows, beam, max length) their log-probabilities
+    truncated: Tensor  # whether the maximum length forced a token
+    rank: Tensor  # sort key: log-probability of live hypotheses, score of finished ones; -inf where there is none
 
-    def one_longer(self, by: Continuations, at: Tensor, cut: Tensor, rank: Tensor) -> Branches:
-        """What these continuations, at this place of each, make of them; (windows, 1)."""
-        taken = self.map(lambda each: gather(each, by.parent))
-        last = at[..., None].expand(-1, by.token.shape[1], 1)
-        taken.tokens.scatter_(2, last, by.token[..., None])
-        taken.scores.scatter_(2, last, by.log_probability[..., None])
-        return Branches(taken.tokens, taken.scores, taken.cut | gather(cut, by.parent), rank)
+    def extend(self, candidates: Candidates, index: Tensor, forced: Tensor, rank: Tensor) -> Beams:
+        """New beams with each candidate's token written at `index`, (windows, 1)."""
+        beams = self.map(lambda values: gather_beams(values, candidates.parent))
+        last = index[..., None].expand(-1, candidates.token.shape[1], 1)
+        beams.tokens.scatter_(2, last, candidates.token[..., None])
+        beams.scores.scatter_(2, last, candidates.log_probability[..., None])
+        return Beams(beams.tokens, beams.scores, beams.truncated | gather_beams(forced, candidates.parent), rank)
 
 
 @dataclass
-class Windows(_Tensors):
-    """What the search needs to know of each window."""
+class BeamState(TensorStruct):
+    """State of the search for each window."""
 
-    number: Tensor  # (windows,) the chain that its request belongs to; IDLE if it is there to fill a shape
-    step: Tensor  # (windows, 1) tokens decoded so far, until it is over
-    limit: Tensor  # (windows, 1) most tokens
-    sentences: Tensor  # (windows, 1) how many the target must have, prefix included; 0 for any number
-    closed: Tensor  # (windows, beam) how many each hypothesis has closed
-    empty: Tensor  # (windows, beam) whether the one in the making has no word yet
-    lengths: Tensor  # (windows, beam) of the hypotheses that have ended
-    over: Tensor  # (windows,) whether nothing better can be found
-    luck: Tensor  # (windows, beam, longest) for sampling, numbers from [0, 1)
+    request_id: Tensor  # (windows,) IDLE if the row only fills up the batch
+    step: Tensor  # (windows, 1) tokens decoded so far, until it is finished
+    max_length: Tensor  # (windows, 1) most tokens to decode
+    sentences: Tensor  # (windows, 1) sentences the target must have, prefix included; 0 for any number
+    closed: Tensor  # (windows, beam) sentences that each hypothesis has closed
+    empty: Tensor  # (windows, beam) whether its open sentence has no word yet
+    lengths: Tensor  # (windows, beam) lengths of the finished hypotheses
+    finished: Tensor  # (windows,) whether no better hypothesis can be found
+    uniforms: Tensor  # (windows, beam, max length) random numbers from [0, 1), for sampling
 
 
-class Hypotheses:
-    """The search through a batch of windows, one step at a time."""
+class BeamSearch:
+    """The search through a batch of windows, one token at a time."""
 
-    def __init__(self, windows: Windows, longest: int, nbest: int, length_penalty: float, alike: bool) -> None:
-        count, beam = windows.closed.shape
-        device = windows.closed.device
+    def __init__(
+        self, state: BeamState, max_length: int, nbest: int, length_penalty: float, single_start: bool
+    ) -> None:
+        """`single_start`: begin with one hypothesis, since identical ones would stay identical (unless sampled)."""
+        count, beam = state.closed.shape
+        device = state.closed.device
         self.live, self.ended = (
-            Branches(
-                tokens=torch.zeros(count, beam, longest, dtype=torch.long, device=device),
-                scores=torch.zeros(count, beam, longest, device=device),
-                cut=torch.zeros(count, beam, dtype=torch.bool, device=device),
+            Beams(
+                tokens=torch.zeros(count, beam, max_length, dtype=torch.long, device=device),
+                scores=torch.zeros(count, beam, max_length, device=device),
+                truncated=torch.zeros(count, beam, dtype=torch.bool, device=device),
                 rank=torch.zeros(count, beam, device=device),
             )
             for _ in range(2)
         )
-        self.windows, self.nbest, self.length_penalty, self.alike = windows, nbest, length_penalty, alike
-        self.restart()
+        self.state, self.nbest, self.length_penalty, self.single_start = state, nbest, length_penalty, single_start
+        self.reset()
 
-    def restart(self) -> None:
-        """Back to the beginning, in place."""
+    def reset(self) -> None:
+        """Start again from the first token, in place."""
         self.live.rank.fill_(-math.inf)
-        # hypotheses that begin alike would go on alike, unless by chance: let one of them begin
-        self.live.rank[:, : 1 if self.alike else None] = 0
+        self.live.rank[:, : 1 if self.single_start else None] = 0
         self.ended.rank.fill_(-math.inf)
-        self.live.cut.fill_(False)
+        self.live.truncated.fill_(False)
 
-    def become(self, other: Hypotheses) -> None:
-        """Take over, in place, a search with fewer windows; what is left of these is over, and has no number."""
-        count = len(other.windows.over)
-        for mine, theirs in ((self.live, other.live), (self.ended, other.ended), (self.windows, other.windows)):
-            mine.map(lambda each: each[:count]).become(theirs)  # type: ignore[arg-type]
-        self.rest_from(count)
+    def copy_(self, other: BeamSearch) -> None:
+        """Copy a search with fewer windows, in place; the remaining rows are idle."""
+        count = len(other.state.finished)
+        for mine, theirs in zip(self._structs, other._structs, strict=True):
+            mine.map(lambda values: values[:count]).copy_(theirs)
+        self.mark_idle_from(count)
 
-    def admit(self, rows: Tensor, others: Hypotheses) -> None:
-        """Give these windows, (how many,), up for as many of the others, the first ones, which may be shorter."""
-        for mine, theirs in ((self.live, others.live), (self.ended, others.ended), (self.windows, others.windows)):
-            for field in fields(mine):
+    def insert_rows(self, rows: Tensor, other: BeamSearch) -> None:
+        """Replace these rows, (count,), by the first `count` of another search, whose max length may be smaller."""
+        for mine, theirs in zip(self._structs, other._structs, strict=True):
+            for field in fields(mine):  # type: ignore[arg-type]
                 new = getattr(theirs, field.name)[: len(rows)]
                 into = getattr(mine, field.name)
                 (into if into.ndim < 3 else into[..., : new.shape[-1]]).index_copy_(0, rows, new)
 
-    def rest_from(self, count: int) -> None:
-        """The windows after the first so many are idle."""
-        self.windows.over[count:] = True
-        self.windows.number[count:] = IDLE
+    def mark_idle_from(self, count: int) -> None:
+        """Mark all rows after the first `count` as finished and idle."""
+        self.state.finished[count:] = True
+        self.state.request_id[count:] = IDLE
 
-    def leave(self, windows: Tensor) -> None:
-        """These windows, which are over, have been seen to, (how many,): they are idle now."""
-        self.windows.number.index_fill_(0, windows, IDLE)
-
-    @property
-    def last(self) -> Tensor:
-        """The newest token of each row, (rows, 1), for the decoder to read; nothing where the window is over."""
-        newest = _at(self.live.tokens, (self.windows.step - 1).clamp(min=0))
-        return newest.masked_fill(self.windows.over[:, None], PAD).view(-1, 1)
-
-    @property
-    def luck(self) -> Tensor:
-        """The number from [0, 1) that decides about the next token of each hypothesis, (windows, beam)."""
-        return _at(self.windows.luck, self._next)
-
-    @property
-    def _next(self) -> Tensor:
-        """Where the next token goes, (windows, 1); windows that are over need none, and have room for no more."""
-        return self.windows.step.clamp(max=self.live.tokens.shape[2] - 1)
-
-    def advance(self, logits: Tensor, choose: Chooser) -> Tensor:
-        """One token more, by its logits (windows, beam, vocabulary); returns which row each row goes on from."""
-        windows = self.windows
-        allowed = allowed_next(windows.closed, windows.empty, windows.limit - windows.step, windows.sentences)
-        ends, on = choose(self.live.rank, logits, allowed)
-        length = windows.step + 1
-        score = ends.total / length**self.length_penalty
-        ending = self.live.one_longer(ends, self._next, allowed.forced, score)
-        self._gather_ended(ending, length)
-        self.live.become(self.live.one_longer(on, self._next, allowed.forced, on.total))
-        closes = on.token == SEPARATOR
-        windows.closed.copy_(gather(windows.closed, on.parent) + closes)
-        windows.empty.copy_(closes)
-        self._finish()
-        windows.step.add_(~windows.over[:, None])
-        beam = on.parent.shape[1]
-        first = torch.arange(len(on.parent), device=on.parent.device)[:, None] * beam
-        return (first + on.parent).view(-1)
-
-    def _gather_ended(self, ending: Branches, length: Tensor) -> None:
-        """Keep the best of those that have ended."""
-        beam = ending.rank.shape[1]
-        both = [torch.cat((getattr(self.ended, f.name), getattr(ending, f.name)), 1) for f in fields(ending)]
-        lengths = torch.cat((self.windows.lengths, length.expand_as(ending.rank)), 1)
-        best = Branches(*both).rank.topk(beam).indices
-        self.ended.become(Branches(*both).map(lambda each: gather(each, best)))
-        self.windows.lengths.copy_(lengths.gather(1, best))
-
-    def _finish(self) -> None:
-        """A window is over when `beam` hypotheses have ended, or none in the making can come among the n best.
-
-        Log-probabilities only add up to less, and the longest hypothesis divides them by most.
-        """
-        attainable = self.live.rank.amax(-1) / self.windows.limit[:, 0] ** self.length_penalty
-        enough = (self.ended.rank > -math.inf).all(-1)
-        self.windows.over |= enough | (self.ended.rank[:, self.nbest - 1] >= attainable)
-        self.live.rank.masked_fill_(self.windows.over[:, None], -math.inf)
+    def release(self, rows: Tensor) -> None:
+        """Mark finished rows, (count,), as idle, after their results were taken."""
+        self.state.request_id.index_fill_(0, rows, IDLE)
 
     def keep(self, windows: Tensor) -> None:
-        """Go on with these windows alone."""
-        for name in ("live", "ended", "windows"):
-            setattr(self, name, getattr(self, name).map(lambda each: each[windows]))
+        """Drop all other windows; replaces the tensors."""
+        for name in ("live", "ended", "state"):
+            setattr(self, name, getattr(self, name).map(lambda values: values[windows]))
+
+    @property
+    def last_tokens(self) -> Tensor:
+        """The newest token of each row, (rows, 1), for the decoder to read; PAD where the window is finished."""
+        newest = _at(self.live.tokens, (self.state.step - 1).clamp(min=0))
+        return newest.masked_fill(self.state.finished[:, None], PAD).view(-1, 1)
+
+    @property
+    def uniforms(self) -> Tensor:
+        """The random numbers of the current step, (windows, beam)."""
+        return _at(self.state.uniforms, self._next_index)
+
+    def advance(self, logits: Tensor, select: Selector) -> Tensor:
+        """Extend all hypotheses by one token.
+
+        Args:
+            logits: of the next token, (windows, beam, vocabulary).
+            select: chooses the candidates.
+
+        Returns:
+            For each row, the row it continues: (windows · beam,).
+        """
+        state = self.state
+        mask = next_token_mask(state.closed, state.empty, state.step, state.max_length, state.sentences)
+        ends, live = select(self.live.rank, logits, mask)
+        length = state.step + 1
+        score = ends.total / length**self.length_penalty
+        self._merge_ended(self.live.extend(ends, self._next_index, mask.forced, score), length)
+        self.live.copy_(self.live.extend(live, self._next_index, mask.forced, live.total))
+        closes = live.token == SEPARATOR
+        state.closed.copy_(gather_beams(state.closed, live.parent) + closes)
+        state.empty.copy_(closes)
+        self._update_finished()
+        state.step.add_(~state.finished[:, None])
+        beam = live.parent.shape[1]
+        first = torch.arange(len(live.parent), device=live.parent.device)[:, None] * beam
+        return (first + live.parent).view(-1)
+
+    @property
+    def _structs(self) -> tuple[TensorStruct, ...]:
+        return self.live, self.ended, self.state
+
+    @property
+    def _next_index(self) -> Tensor:
+        """Where the next token goes, (windows, 1); clamped, as finished windows may have no free position."""
+        return self.state.step.clamp(max=self.live.tokens.shape[2] - 1)
+
+    def _merge_ended(self, new: Beams, length: Tensor) -> None:
+        """Keep the best of the finished hypotheses, old and new."""
+        beam = new.rank.shape[1]
+        both = Beams(*(torch.cat((getattr(self.ended, f.name), getattr(new, f.name)), 1) for f in fields(new)))
+        lengths = torch.cat((self.state.lengths, length.expand_as(new.rank)), 1)
+        best = both.rank.topk(beam).indices
+        self.ended.copy_(both.map(lambda values: gather_beams(values, best)))
+        self.state.lengths.copy_(lengths.gather(1, best))
+
+    def _update_finished(self) -> None:
+        """A window is finished when `beam` hypotheses have ended, or no live one can reach the n best.
+
+        Log-probabilities only decrease, and the maximum length divides them by most.
+        """
+        attainable = self.live.rank.amax(-1) / self.state.max_length[:, 0] ** self.length_penalty
+        enough = (self.ended.rank > -math.inf).all(-1)
+        self.state.finished |= enough | (self.ended.rank[:, self.nbest - 1] >= attainable)
+        self.live.rank.masked_fill_(self.state.finished[:, None], -math.inf)
 
 
-def _at(values: Tensor, places: Tensor) -> Tensor:
-    """Of values (windows, beam, length), those at one place of each window, (windows, 1): (windows, beam)."""
-    return values.gather(2, places[..., None].expand(-1, values.shape[1], 1))[..., 0]
+def _at(values: Tensor, index: Tensor) -> Tensor:
+    """Values (windows, beam, length) at one index of each window, (windows, 1): (windows, beam)."""
+    return values.gather(2, index[..., None].expand(-1, values.shape[1], 1))[..., 0]
 
 
-def gather(values: Tensor, hypotheses: Tensor) -> Tensor:
-    """Values (windows, beam, …) of these hypotheses, (windows, any number)."""
-    index = hypotheses.view(*hypotheses.shape, *(1 for _ in values.shape[2:]))
+def gather_beams(values: Tensor, beams: Tensor) -> Tensor:
+    """Values (windows, beam, …) of the chosen hypotheses, (windows, count)."""
+    index = beams.view(*beams.shape, *(1 for _ in values.shape[2:]))
     return values.gather(1, index.expand(-1, -1, *values.shape[2:]))

@@ -1,57 +1,99 @@
-"""Work that is done again and again on the same tensors: on GPUs recorded once and replayed, as launching its kernels
-takes longer than running them.
+"""CUDA graphs: work that runs again and again on the same tensors is captured once and replayed.
+
+Launching the kernels of a decoding step takes longer than running them; a replay launches them all at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import warnings
+from collections.abc import Callable, Hashable, Sequence
 
 import torch
 
 Work = Callable[[], None]
-Recordings = dict[Hashable, "Work | None"]
-"""What replays a piece of work; None while it was done only once."""
+# By key: None after the work ran once, then what replays it, or False if it cannot be captured and always runs eagerly.
+CapturedGraphs = dict[Hashable, "Work | bool | None"]
 
 
-class Repeater:
-    """Does work, which must change tensors in place, always the same ones, and never wait for the device."""
+class CudaGraphRunner:
+    """Runs work that updates tensors in place, always the same ones, and never waits for the device."""
 
-    def __init__(self, device: torch.device) -> None:
-        self.record: Callable[[Work], Work] = _Graphs() if device.type == "cuda" else lambda work: work
-        self.recorded = self.replayed = 0
+    def __init__(
+        self,
+        device: torch.device,
+        free_memory: Sequence[Callable[[], None]] = (),
+        capture: Callable[[Work], Work] | None = None,
+    ) -> None:
+        """`free_memory` is called when a capture runs out of memory, before it is tried once more.
 
-    def __call__(self, work: Work, times: int, recordings: Recordings, key: Hashable) -> None:
-        """Do it so many times. The first time ever is not recorded: kernels get ready in it, and it may be the last."""
+        `capture` returns what replays the work, without running it; it is `GraphCapture` on a GPU, and on a CPU
+        nothing is captured.
+        """
+        self.capture = GraphCapture() if capture is None and device.type == "cuda" else capture
+        self.captured = self.replayed = 0
+        self._free_memory = free_memory
+        self._warned = False
+
+    def __call__(self, work: Work, times: int, graphs: CapturedGraphs, key: Hashable) -> None:
+        """Run the work `times` times, from the graph under `key` if there is one.
+
+        The first run is never captured: kernels are initialised in it, and it may be the only one.
+        """
         for _ in range(times):
-            if key not in recordings:
-                recordings[key] = None
+            if graphs.get(key, False) is None and self.capture is not None:
+                graphs[key] = self._captured(work) or False
+            replay = graphs.setdefault(key, None)
+            if replay:
+                replay()
+                self.replayed += 1
+            else:
                 work()
-                continue
-            replay = recordings[key]
-            if replay is None:
-                replay = recordings[key] = self.record(work)
-                self.recorded += 1
-            replay()
-            self.replayed += 1
+
+    def _captured(self, work: Work) -> Work | None:
+        """Capture the work; None if that fails, also after memory was freed. The first failure is a warning."""
+        replay, failure = self._try_capture(work)
+        if isinstance(failure, torch.OutOfMemoryError):
+            for free in self._free_memory:
+                free()
+            replay, failure = self._try_capture(work)
+        if failure is not None and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"a CUDA graph could not be captured ({failure}): decoding goes on without it, but slower",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        self.captured += replay is not None
+        return replay
+
+    def _try_capture(self, work: Work) -> tuple[Work | None, RuntimeError | None]:
+        assert self.capture is not None
+        try:
+            return self.capture(work), None
+        except RuntimeError as error:  # out of memory is one, too
+            failure = error.with_traceback(None)  # its frames hold the tensors of the failed capture
+        torch.cuda.empty_cache()
+        return None, failure
 
 
-class _Graphs:
-    """Records work as CUDA graphs.
+class GraphCapture:
+    """Captures work as CUDA graphs.
 
-    They never run at the same time, so they share the memory of what is only there while one runs. The newest is held
-    here, for that memory must not be asked for again once its last graph is gone.
+    They never run at the same time, so they share one pool for intermediate results. The newest graph is kept here:
+    the pool must not be used again after its last graph is gone.
     """
 
     def __init__(self) -> None:
         self._newest: torch.cuda.CUDAGraph | None = None
 
     def __call__(self, work: Work) -> Work:
-        """The kernels of this work, which does not run; the work itself if they cannot be recorded."""
+        """Capture the kernels of this work, without running them; returns what replays them."""
         graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.graph(graph, pool=None if self._newest is None else self._newest.pool()):
                 work()
         except RuntimeError:
-            return work
+            graph.reset()
+            raise
         self._newest = graph
         return graph.replay

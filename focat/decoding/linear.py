@@ -69,7 +69,7 @@ def can_pack(model: Transformer) -> bool:
     return plain and has_onednn and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
 
 
-def copy_with(
+def replace_linear(
     linear: Callable[[Tensor, Tensor | None], nn.Module], model: Transformer
 ) -> tuple[Transformer, Callable[[Tensor], Tensor]]:
     """A model with linear layers of another kind, and its output projection, which the model shares with its embeddings

@@ -1,4 +1,4 @@
-"""What is asked of a search, and what it answers."""
+"""What goes into the decoding engine and what comes out: requests and hypotheses, in token ids."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ class Request:
     """One window to translate."""
 
     source: Sequence[int]
-    """Tokens of the source window, each sentence closed by SEPARATOR, the last by END."""
+    """Tokens of the source window: SEPARATOR after each sentence, END after the last."""
     prefix: Sequence[int] = ()
-    """Target tokens that are forced, closing separators included; no start symbol."""
+    """Forced target tokens, with the separators that close their sentences, without the start symbol."""
     sentences: int | None = None
-    """Sentences the whole target must have, prefix included; any number if not given (the paper's rule)."""
-    longest: int | None = None
-    """Most tokens decoded after the prefix; if not given, relative to the source."""
+    """Sentences the target must have, prefix included; None for any number (the paper's rule)."""
+    max_length: int | None = None
+    """Most tokens to decode after the prefix; None for the limit of the settings, which is relative to the source."""
     current: int | None = None
-    """The current sentence of the source; its last one if not given."""
-    number: int | None = None
-    """Seeds its sampling together with the seed of the settings; its place among the requests if not given."""
+    """Segment of the current sentence on the source; None for the last one."""
+    seed: int | None = None
+    """Seeds sampling, together with the seed of the settings; None for the request's id."""
 
     @property
-    def closed(self) -> int:
+    def prefix_sentences(self) -> int:
         """Sentences that the prefix closes."""
         return self.prefix.count(SEPARATOR)
 
     @property
-    def opens(self) -> bool:
-        """Whether the first token is that of a sentence."""
+    def starts_sentence(self) -> bool:
+        """Whether the first decoded token is the first one of a sentence."""
         return not self.prefix or self.prefix[-1] == SEPARATOR
 
-    def left(self, closed: int) -> int:
-        """Source tokens whose translation is not forced, if so many sentences are closed."""
-        start = 0
+    def remaining_source(self) -> int:
+        """Source tokens whose translation is not part of the prefix."""
+        start, closed = 0, self.prefix_sentences
         for _ in range(min(closed, self.source.count(SEPARATOR)) if closed else 0):
             start = self.source.index(SEPARATOR, start) + 1
         return len(self.source) - start
@@ -48,32 +48,34 @@ class Hypothesis:
     """A translation of one window."""
 
     tokens: list[int]
-    """What was decoded after the prefix; SEPARATORs inside, END last."""
+    """Tokens decoded after the prefix; SEPARATOR between sentences, END last."""
     token_scores: list[float] = field(repr=False)
     """Log-probability of each of these tokens."""
     log_probability: float
     """Their sum."""
     score: float
-    """Log-probability over length to the power of the length penalty: hypotheses are ranked by it."""
-    finished: bool
-    """False: the limit had to close it."""
+    """Log-probability divided by length to the power of the length penalty; hypotheses are ranked by it."""
+    truncated: bool
+    """Whether the maximum length forced the end."""
 
 
 @dataclass(frozen=True)
-class Turn:
-    """A request that is to be searched."""
+class ScheduledRequest:
+    """A request in the engine's queue, with what scheduling needs to know about it."""
 
-    chain: int
-    """Where it belongs: its place among the requests, or that of the one which it follows."""
+    id: int
     request: Request
-    limit: int
-    """The most tokens of its translation."""
-    closed: int
-    """Sentences that its prefix closes."""
-    left: int
-    """Source tokens whose translation is not forced."""
+    max_length: int
+    """Most tokens to decode."""
+    remaining_source: int
+    """Source tokens whose translation is not part of the prefix: an estimate of the work that is left."""
 
     @property
-    def seed(self) -> int:
-        """Of its sampling, together with the seed of the settings."""
-        return self.chain if self.request.number is None else self.request.number
+    def read_length(self) -> int:
+        """Tokens to read before decoding starts: source and prefix."""
+        return len(self.request.source) + len(self.request.prefix)
+
+    @property
+    def sampling_seed(self) -> int:
+        """Seed of the request's own random numbers."""
+        return self.id if self.request.seed is None else self.request.seed

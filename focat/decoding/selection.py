@@ -1,4 +1,4 @@
-"""How hypotheses go on: with the likeliest tokens, or with tokens drawn at random."""
+"""How hypotheses are continued: by the most probable tokens (beam search) or by sampled ones."""
 
 from __future__ import annotations
 
@@ -10,93 +10,98 @@ import torch
 from torch import Tensor
 
 from focat.corpus.vocabulary import END, SEPARATOR, SPECIALS
-from focat.decoding.constraints import Allowed
+from focat.decoding.constraints import NextTokenMask
 
-_BLOCK = 128  # words whose highest logit is looked at first
+_BLOCK = 128  # vocabulary entries whose maximum is compared first, see `top_words`
 
 
 @dataclass(frozen=True)
-class Continuations:
-    """Hypotheses one token longer, (windows, beam) each; of no probability where there is none."""
+class Candidates:
+    """Hypotheses extended by one token, (windows, beam) each; total is -inf where there is none."""
 
-    parent: Tensor  # the hypothesis it continues
+    parent: Tensor  # index of the hypothesis that is extended
     token: Tensor
     log_probability: Tensor  # of the token
     total: Tensor  # of the whole hypothesis
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> Continuations:
-        """The same with every tensor changed."""
-        return Continuations(*map(change, (self.parent, self.token, self.log_probability, self.total)))
+    def map(self, function: Callable[[Tensor], Tensor]) -> Candidates:
+        """Apply a function to every tensor."""
+        return Candidates(*map(function, (self.parent, self.token, self.log_probability, self.total)))
 
-    def where(self, true: Tensor) -> Continuations:
-        """The same, of no probability elsewhere."""
-        return Continuations(self.parent, self.token, self.log_probability, self.total.masked_fill(~true, -math.inf))
-
-
-# What ends here, and what goes on
-Choice = tuple[Continuations, Continuations]
-# total log-probability of each hypothesis (windows, beam), scores of all tokens (windows, beam, vocabulary), what may
-# come → what was chosen
-Chooser = Callable[[Tensor, Tensor, Allowed], Choice]
+    def where(self, valid: Tensor) -> Candidates:
+        """Set the total of all others to -inf."""
+        return Candidates(self.parent, self.token, self.log_probability, self.total.masked_fill(~valid, -math.inf))
 
 
-def likeliest(totals: Tensor, logits: Tensor, allowed: Allowed) -> Choice:
-    """Beam search: of the 2 · beam best continuations, the first `beam` that do not end go on; those that end do so if
-    they are among the first `beam` of all, as in the authors' code. 2 · beam are enough: each hypothesis ends once.
+# candidates that end with END, and candidates that continue
+Selection = tuple[Candidates, Candidates]
+# (total log-probability of each hypothesis (windows, beam), logits (windows, beam, vocabulary), mask) → selection
+Selector = Callable[[Tensor, Tensor, NextTokenMask], Selection]
+
+
+def beam_topk(totals: Tensor, logits: Tensor, mask: NextTokenMask) -> Selection:
+    """Select the candidates of one step of beam search.
+
+    Of the 2 · beam best candidates, the first `beam` that do not end continue; those that end do so if they are among
+    the first `beam` of all, as in the authors' code. 2 · beam are enough: each hypothesis ends at most once.
     """
     beam = totals.shape[1]
     normaliser = logits.logsumexp(-1, keepdim=True)  # (windows, beam, 1)
     closing = logits[..., END : SEPARATOR + 1].clone()  # (windows, beam, 2)
-    words, ids = highest_words(logits, 2 * beam)  # (windows, beam, 2 · beam)
+    words, ids = top_words(logits, 2 * beam)  # (windows, beam, 2 · beam)
     tokens = torch.cat((ids, torch.full_like(ids[..., :1], END), torch.full_like(ids[..., :1], SEPARATOR)), -1)
-    may = torch.stack((allowed.end, allowed.separator), -1)
-    may = torch.cat((allowed.word[..., None].expand_as(ids), may), -1)
-    scores = torch.where(may, torch.cat((words, closing), -1) - normaliser, -math.inf)  # (windows, beam, candidates)
-    candidates = scores.shape[2]
+    allowed = torch.stack((mask.end, mask.separator), -1)
+    allowed = torch.cat((mask.word[..., None].expand_as(ids), allowed), -1)
+    scores = torch.where(allowed, torch.cat((words, closing), -1) - normaliser, -math.inf)  # (windows, beam, options)
+    options = scores.shape[2]
     total, best = (totals[..., None] + scores).flatten(1).topk(2 * beam)  # (windows, 2 · beam)
-    found = Continuations(
-        best // candidates, tokens.flatten(1).gather(1, best), scores.flatten(1).gather(1, best), total
-    )
+    found = Candidates(best // options, tokens.flatten(1).gather(1, best), scores.flatten(1).gather(1, best), total)
     ends = found.token == END
     rank = torch.arange(2 * beam, device=total.device)
-    going = (rank + 2 * beam * ends).topk(beam, largest=False).indices  # unique keys: no ties
-    on = found.map(lambda each: each.gather(1, going))
-    first = found.map(lambda each: each[:, :beam])
-    return first.where(first.token == END), on.where(on.token != END)
+    continuing = (rank + 2 * beam * ends).topk(beam, largest=False).indices  # unique keys: no ties
+    live = found.map(lambda values: values.gather(1, continuing))
+    first = found.map(lambda values: values[:, :beam])
+    return first.where(first.token == END), live.where(live.token != END)
 
 
-def highest_words(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The highest logits of words, special tokens aside, and whose they are; (windows, beam, count) each.
+def top_words(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The `count` highest logits of words and their ids, (windows, beam, count) each; overwrites those of specials.
 
-    The highest of `count` lie in the `count` blocks whose maxima are highest: one fast pass over the vocabulary, and a
-    selection among few. Where the vocabulary has fewer words, the special tokens fill up, without probability.
+    They lie in the `count` blocks of the vocabulary with the highest maxima: one fast pass over the vocabulary, and a
+    top-k among few. If the vocabulary has fewer words, special tokens with logit -inf fill up.
     """
     logits[..., :SPECIALS] = -math.inf
     vocabulary = logits.shape[-1]
     blocks = vocabulary // _BLOCK
     if blocks <= count:
         return logits.topk(min(count, vocabulary))
-    inside = logits[..., : blocks * _BLOCK].view(*logits.shape[:2], blocks, _BLOCK)
-    chosen = inside.amax(-1).topk(count).indices[..., None]  # (windows, beam, count, 1)
+    blocked = logits[..., : blocks * _BLOCK].view(*logits.shape[:2], blocks, _BLOCK)
+    chosen = blocked.amax(-1).topk(count).indices[..., None]  # (windows, beam, count, 1)
     within = torch.arange(_BLOCK, device=logits.device)
     rest = torch.arange(blocks * _BLOCK, vocabulary, device=logits.device).expand(*logits.shape[:2], -1)
     ids = torch.cat(((chosen * _BLOCK + within).flatten(2), rest), -1)
-    values, places = logits.gather(-1, ids).topk(count)
-    return values, ids.gather(-1, places)
+    values, indices = logits.gather(-1, ids).topk(count)
+    return values, ids.gather(-1, indices)
 
 
-def drawn(totals: Tensor, logits: Tensor, allowed: Allowed, luck: Tensor, temperature: float, top_p: float) -> Choice:
-    """Sampling: every hypothesis goes on alone, with a token that a number from [0, 1) picks, (windows, beam)."""
-    possible = torch.where(allowed.word[..., None], logits, -math.inf)
+def sample(
+    totals: Tensor, logits: Tensor, mask: NextTokenMask, uniforms: Tensor, temperature: float, top_p: float
+) -> Selection:
+    """Sample the next token of every hypothesis by inverting the cumulative distribution at `uniforms`.
+
+    `uniforms` are numbers from [0, 1), (windows, beam). Log-probabilities are the model's own, whatever the
+    temperature and top_p.
+    """
+    possible = torch.where(mask.word[..., None], logits, -math.inf)
     possible[..., :END] = -math.inf
-    for token, may in ((SEPARATOR, allowed.separator), (END, allowed.end)):
-        possible[..., token] = torch.where(may, logits[..., token], -math.inf)
+    for token, allowed in ((SEPARATOR, mask.separator), (END, mask.end)):
+        possible[..., token] = torch.where(allowed, logits[..., token], -math.inf)
     probability, ids = (possible.double() / temperature).softmax(-1).sort(stable=True, descending=True)
     before = probability.cumsum(-1) - probability
-    up_to = probability.masked_fill(before >= top_p, 0).cumsum(-1)  # the likeliest always stays
-    place = (up_to <= luck[..., None] * up_to[..., -1:]).sum(-1, keepdim=True)  # (windows, beam, 1)
-    tokens = ids.gather(-1, place.clamp(max=ids.shape[-1] - 1))
+    cumulative = probability.masked_fill(before >= top_p, 0).cumsum(-1)  # the most probable token always stays
+    index = (cumulative <= uniforms[..., None] * cumulative[..., -1:]).sum(-1, keepdim=True)  # (windows, beam, 1)
+    tokens = ids.gather(-1, index.clamp(max=ids.shape[-1] - 1))
     scores = (logits.gather(-1, tokens) - logits.logsumexp(-1, keepdim=True))[..., 0]
-    itself = torch.arange(totals.shape[1], device=totals.device).expand_as(totals)
-    found = Continuations(itself, tokens[..., 0], scores, totals + scores)
+    parent = torch.arange(totals.shape[1], device=totals.device).expand_as(totals)
+    found = Candidates(parent, tokens[..., 0], scores, totals + scores)
     return found.where(found.token == END), found.where(found.token != END)

@@ -15,7 +15,7 @@ from typing import Literal, get_args
 from focat.config.schema import SearchSettings
 from focat.corpus.tokenizer import Tokenizer
 from focat.corpus.vocabulary import END, SEPARATOR
-from focat.decoding.engine import Searcher
+from focat.decoding.engine import Engine
 from focat.decoding.requests import Request
 from focat.evaluation.contrastive import Context, group_of
 from focat.evaluation.suites.instance import Instance
@@ -102,12 +102,12 @@ def produce(
             source[-1] = END
             prefix = _closed(tokenizer.target.encode(sentence) for sentence in group.target)
             requests[keys[-1]] = Request(source, prefix, sentences=len(group.target) + 1)
-    searcher, texts = Searcher([model], search), {}
+    engine, texts = Engine([model], search), {}
     order = sorted(requests, key=lambda key: len(requests[key].source))
     with progress.bar("translating", "sentences", len(order)) as bar:
         for start in range(0, len(order), _AT_A_TIME):
             some = order[start : start + _AT_A_TIME]
-            for key, best in zip(some, searcher([requests[key] for key in some]), strict=True):
+            for key, best in zip(some, engine([requests[key] for key in some]), strict=True):
                 texts[key] = tokenizer.target.decode(best[0].tokens)
             bar.advance(len(some))
     return [Produced(texts[key], outcome(texts[key], instance)) for key, instance in zip(keys, instances, strict=True)]

@@ -20,7 +20,7 @@ def translate_documents(
     with progress.bar("translating", "sentences", sum(len(document.source) for document in documents)) as bar:
         for translations in translator.translate(document.source for document in documents):
             hypotheses.append([translation.text for translation in translations])
-            cut += sum(translation.cut for translation in translations)
+            cut += sum(translation.truncated for translation in translations)
             bar.advance(len(translations))
     if cut:
         progress.log(f"{cut} translations reached the longest length allowed, and may lack their end")

@@ -1,4 +1,4 @@
-"""Sentences too long for a model, cut into pieces: after a sentence or a clause if possible, else after a word."""
+"""Split sentences too long for a model into chunks: after a sentence or a clause if possible, else after a word."""
 
 from __future__ import annotations
 
@@ -15,30 +15,31 @@ _CLAUSE_END = re.compile(r"[,;:–—、，；]\s*$")
 
 
 @dataclass(frozen=True)
-class Piece:
+class Chunk:
     """The tokens of a sentence, or of a part of it."""
 
     tokens: list[int]
-    joint: str = ""
-    """What stands between this piece and the next."""
+    separator: str = ""
+    """What stands between this chunk and the next."""
 
 
-def pieces_of(text: str, vocabulary: Vocabulary, most: int, size: int) -> list[Piece]:
-    """A sentence whole if it has at most `most` tokens, or else in pieces of at most `size`."""
+def split_into_chunks(text: str, vocabulary: Vocabulary, max_tokens: int, chunk_tokens: int) -> list[Chunk]:
+    """A sentence as one chunk if it has at most `max_tokens` tokens, or else in chunks of at most `chunk_tokens`."""
     tokens = vocabulary.encode(text)
-    if len(tokens) <= most:
-        return [Piece(tokens)]
-    return [piece for part in _parts(text, vocabulary, size) for piece in _encoded(part, vocabulary, size)]
+    if len(tokens) <= max_tokens:
+        return [Chunk(tokens)]
+    parts = _split_text(text, vocabulary, chunk_tokens)
+    return [chunk for part in parts for chunk in _encode(part, vocabulary, chunk_tokens)]
 
 
-def _parts(text: str, vocabulary: Vocabulary, size: int) -> Iterator[str]:
-    """Parts of the text that have about `size` tokens, each broken where it hurts least."""
+def _split_text(text: str, vocabulary: Vocabulary, chunk_tokens: int) -> Iterator[str]:
+    """Parts of the text of about `chunk_tokens` tokens, each broken at the best place."""
     words = [word for word in _WORD.findall(text) if word]
     _, lengths = vocabulary.encode_all(words)
     start = 0
     while start < len(words):
         end, total = start, 0
-        while end < len(words) and (end == start or total + lengths[end] <= size):
+        while end < len(words) and (end == start or total + lengths[end] <= chunk_tokens):
             total += int(lengths[end])
             end += 1
         if end < len(words):
@@ -50,17 +51,17 @@ def _parts(text: str, vocabulary: Vocabulary, size: int) -> Iterator[str]:
 def _best_break(words: list[str], start: int, end: int) -> int:
     """The last end of a sentence, or else of a clause, in the second half; or else after the last word."""
     half = (start + end + 1) // 2
-    for ends in (_SENTENCE_END, _CLAUSE_END):
+    for pattern in (_SENTENCE_END, _CLAUSE_END):
         for i in range(end, half, -1):
-            if ends.search(words[i - 1]):
+            if pattern.search(words[i - 1]):
                 return i
     return end
 
 
-def _encoded(part: str, vocabulary: Vocabulary, size: int) -> Iterator[Piece]:
-    """Usually one piece; a word that is too long by itself is cut between tokens."""
+def _encode(part: str, vocabulary: Vocabulary, chunk_tokens: int) -> Iterator[Chunk]:
+    """Usually one chunk; a single word that is too long is split between tokens."""
     tokens = vocabulary.encode(part.strip())
-    joint = " " if part != part.rstrip() else ""
-    for i in range(0, len(tokens), size):
-        last = i + size >= len(tokens)
-        yield Piece(tokens[i : i + size], joint if last else "")
+    separator = " " if part != part.rstrip() else ""
+    for i in range(0, len(tokens), chunk_tokens):
+        last = i + chunk_tokens >= len(tokens)
+        yield Chunk(tokens[i : i + chunk_tokens], separator if last else "")

@@ -1,17 +1,17 @@
-"""What comes out of translating: one translation for each sentence that went in, in the same place."""
+"""The result of translating: one translation for each sentence of the input, in the same order."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-# Everything that some program takes for the end of a line, and all other control characters, which no line can hold.
+# everything that some program takes for the end of a line, and all other control characters
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """One way to say it."""
+    """One of the n best translations of a sentence."""
 
     text: str
     score: float
@@ -27,17 +27,17 @@ class Translation:
     text: str
     """The best translation, on one line; empty if there was nothing to translate."""
     score: float | None = None
-    """Of the best translation, see `Alternative`; None if there was nothing to translate."""
+    """Score of the best translation, see `Alternative`; None if there was nothing to translate."""
     alternatives: tuple[Alternative, ...] = ()
-    """The best translations, best first; as many as were asked for, if there are so many."""
-    pieces: int = 1
-    """In how many pieces it was translated: more than one if the model could not take it whole."""
-    cut: bool = False
-    """Whether the translation reached the longest length allowed, and may lack its end."""
+    """The n best translations, the best first; fewer if the search did not find so many."""
+    chunks: int = 1
+    """In how many chunks it was translated: more than one if it was too long for the model."""
+    truncated: bool = False
+    """Whether the translation reached the maximum length, and may lack its end."""
     shortened: bool = False
     """Whether it lost context sentences because its window was too long."""
 
 
 def on_one_line(text: str) -> str:
-    """A text without anything that could be taken for the end of a line, and without white space around it."""
+    """Replace whatever could be taken for the end of a line by spaces, and strip white space."""
     return _CONTROL.sub(" ", text).strip()

@@ -63,7 +63,7 @@ def _can_end(request: Request, tokens: list[int], limit: int) -> bool:
     if len(tokens) > limit or END in tokens[:-1]:
         return False
     if request.sentences is None:
-        return tokens[-1] == END or len(tokens) < limit
+        return tokens != [END] and (tokens[-1] == END or len(tokens) < limit)
     sentences = _sentences([*request.prefix, *tokens])
     closed = tokens[-1] == END
     if any(not sentence for sentence in sentences[: len(sentences) if closed else -1]):

@@ -13,7 +13,7 @@ import torch
 
 from focat.config.schema import SearchSettings
 from focat.corpus.vocabulary import END, SEPARATOR, SPECIALS
-from focat.decoding.engine import Searcher
+from focat.decoding.engine import Engine
 from focat.decoding.requests import Hypothesis, Request
 from focat.errors import FocatError
 from focat.model.greedy import greedy_decode
@@ -43,21 +43,21 @@ def tokens_of(found: list[list[Hypothesis]]) -> list[list[list[int]]]:
 
 
 REQUESTS = [
-    Request(source(2, 1, words=3), longest=4),
-    Request(source(3, words=3), longest=4, sentences=1),
-    Request(source(1, 2, words=3), longest=5, sentences=2),
-    Request(source(1, 1, 2, words=3), prefix=[4, SEPARATOR, 5, 6, SEPARATOR], longest=4, sentences=3),
-    Request(source(2, 2, words=3), prefix=[4, SEPARATOR, 6], longest=4),
+    Request(source(2, 1, words=3), max_length=4),
+    Request(source(3, words=3), max_length=4, sentences=1),
+    Request(source(1, 2, words=3), max_length=5, sentences=2),
+    Request(source(1, 1, 2, words=3), prefix=[4, SEPARATOR, 5, 6, SEPARATOR], max_length=4, sentences=3),
+    Request(source(2, 2, words=3), prefix=[4, SEPARATOR, 6], max_length=4),
 ]
 
 
 @pytest.mark.parametrize("request_", REQUESTS)
 def test_a_beam_that_holds_everything_finds_the_best_of_all(request_: Request) -> None:
     model = small(words=3)
-    every = list(all_translations(request_, request_.longest or 0, vocabulary=7))
+    every = list(all_translations(request_, request_.max_length or 0, vocabulary=7))
     totals = [sum(scored([model], request_, tokens)) for tokens in every]
     for penalty in (0.0, 0.6, 1.5):
-        [best] = Searcher([model], SearchSettings(beam=400, nbest=5, length_penalty=penalty))([request_])
+        [best] = Engine([model], SearchSettings(beam=400, nbest=5, length_penalty=penalty))([request_])
         ranked = sorted(
             ((t / len(tokens) ** penalty, tokens) for t, tokens in zip(totals, every, strict=True)), reverse=True
         )
@@ -71,22 +71,22 @@ def test_a_beam_is_what_its_definition_says(beam: int, penalty: float) -> None:
     for seed in range(2):
         model = small(words=4, seed=seed)
         requests = [
-            Request(source(2, 2, words=4, seed=seed), longest=9),
-            Request(source(2, 2, words=4, seed=seed), longest=9, sentences=2),
-            Request(source(1, 3, words=4, seed=seed), longest=7, sentences=2, prefix=[5, 6, SEPARATOR]),
+            Request(source(2, 2, words=4, seed=seed), max_length=9),
+            Request(source(2, 2, words=4, seed=seed), max_length=9, sentences=2),
+            Request(source(1, 3, words=4, seed=seed), max_length=7, sentences=2, prefix=[5, 6, SEPARATOR]),
         ]
         nbest = max(beam // 2, 1)
-        found = Searcher([model], SearchSettings(beam=beam, nbest=nbest, length_penalty=penalty))(requests)
+        found = Engine([model], SearchSettings(beam=beam, nbest=nbest, length_penalty=penalty))(requests)
         for request, best in zip(requests, found, strict=True):
-            wanted = slow_beam([model], request, request.longest or 0, beam, penalty)[:nbest]
+            wanted = slow_beam([model], request, request.max_length or 0, beam, penalty)[:nbest]
             assert [hypothesis.tokens for hypothesis in best] == [tokens for _, tokens in wanted]
             assert [h.score for h in best] == pytest.approx([score for score, _ in wanted], abs=1e-5)
 
 
 def test_an_ensemble_is_the_mean_of_probabilities() -> None:
     models = [small(words=4, seed=seed, shift=seed) for seed in (3, 4, 5)]
-    requests = [Request(source(2, 2, words=4, seed=seed), longest=7) for seed in range(3)]
-    found = Searcher(models, SearchSettings(beam=3, nbest=3))(requests)
+    requests = [Request(source(2, 2, words=4, seed=seed), max_length=7) for seed in range(3)]
+    found = Engine(models, SearchSettings(beam=3, nbest=3))(requests)
     for request, best in zip(requests, found, strict=True):
         wanted = slow_beam(models, request, 7, 3, 0.6)
         assert [hypothesis.tokens for hypothesis in best] == [tokens for _, tokens in wanted]
@@ -104,18 +104,18 @@ def test_a_window_is_translated_the_same_in_any_company() -> None:
         )
         for seed in range(8)
     ]
-    requests = [replace(request, longest=2 * len(request.source)) for request in requests]
+    requests = [replace(request, max_length=2 * len(request.source)) for request in requests]
     for settings in (SearchSettings(nbest=3), SearchSettings(beam=1), SearchSettings(sample=True, nbest=3, top_p=0.9)):
-        alone = Searcher([model], settings.model_copy(update={"batch_tokens": 1}))(requests)
+        alone = Engine([model], settings.model_copy(update={"batch_tokens": 1}))(requests)
         for budget, stride in ((60, 1), (1000, 3), (1000, 7)):
-            searcher = Searcher([model], settings.model_copy(update={"batch_tokens": budget}))
-            searcher.static, searcher.stride = stride > 1, stride  # as on a GPU, where shapes stay for many steps
-            together = searcher(requests)
+            limited = settings.model_copy(update={"batch_tokens": budget})
+            engine = Engine([model], limited, static=stride > 1, stride=stride)  # as on a GPU with larger strides
+            together = engine(requests)
             assert tokens_of(together) == tokens_of(alone)
             for here, there in zip(together, alone, strict=True):
                 assert here[0].token_scores == pytest.approx(there[0].token_scores, abs=1e-5)
-        backwards = [replace(request, number=i) for i, request in enumerate(requests)][::-1]
-        assert tokens_of(Searcher([model], settings)(backwards)) == tokens_of(alone)[::-1]
+        backwards = [replace(request, seed=i) for i, request in enumerate(requests)][::-1]
+        assert tokens_of(Engine([model], settings)(backwards)) == tokens_of(alone)[::-1]
 
 
 def test_a_beam_of_one_is_greedy() -> None:
@@ -124,9 +124,9 @@ def test_a_beam_of_one_is_greedy() -> None:
     tokens = torch.tensor(windows)
     padded = PaddedSequences(tokens, segments_of(tokens), torch.tensor([1, 1]))
     rows = greedy_decode(model, padded, max_length_ratio=2.0, max_length_offset=20)
-    found = Searcher([model], SearchSettings(beam=1))([Request(window) for window in windows])
+    found = Engine([model], SearchSettings(beam=1))([Request(window) for window in windows])
     for row, [hypothesis] in zip(rows.tolist(), found, strict=True):
-        length = len(hypothesis.tokens) - (not hypothesis.finished)  # greedy does not close what the limit cuts
+        length = len(hypothesis.tokens) - hypothesis.truncated  # greedy does not close what the limit cuts
         assert hypothesis.tokens[:length] == row[:length]
 
 
@@ -141,12 +141,12 @@ def test_scores_are_those_of_teacher_forcing(positions: str, shift: Any, attenti
     third = (POSITIONS.index(positions) + SHIFTS.index(shift) + ATTENTION.index(attention)) % 3
     layers = {"global_layers": (1,)} if attention == "group" else {}
     requests = [
-        Request(source(2, 1, 3, words=20), sentences=3, longest=12),
-        Request(source(3, 2, words=20), sentences=2, prefix=[8, 9, SEPARATOR], longest=6),
+        Request(source(2, 1, 3, words=20), sentences=3, max_length=12),
+        Request(source(3, 2, words=20), sentences=2, prefix=[8, 9, SEPARATOR], max_length=6),
     ]
     for segments in SEGMENTS[third::3]:
         model = small(words=20, shift=shift, positions=positions, attention=attention, **layers, **segments).float()
-        found = Searcher([model], SearchSettings(beam=3, nbest=2))(requests)
+        found = Engine([model], SearchSettings(beam=3, nbest=2))(requests)
         for request, best in zip(requests, found, strict=True):
             assert len(best) == 2
             for hypothesis in best:
@@ -158,8 +158,8 @@ def test_scores_are_those_of_teacher_forcing(positions: str, shift: Any, attenti
 
 def test_windows_with_a_future_say_which_sentence_is_current() -> None:
     model = small(words=20, segment_embeddings="learned")
-    last, first = (Request(source(2, 2, words=20), longest=5, current=current) for current in (None, 0))
-    for request, [best] in zip((last, first), Searcher([model], SearchSettings())([last, first]), strict=True):
+    last, first = (Request(source(2, 2, words=20), max_length=5, current=current) for current in (None, 0))
+    for request, [best] in zip((last, first), Engine([model], SearchSettings())([last, first]), strict=True):
         assert best.token_scores == pytest.approx(scored([model], request, best.tokens), abs=1e-5)
     assert scored([model], last, best.tokens) != pytest.approx(scored([model], first, best.tokens), abs=1e-3)
 
@@ -173,14 +173,14 @@ def test_greedy_reuses_what_it_regenerates() -> None:
     """The context that was decoded, forced as a prefix, leads to the same current sentence, with the same scores."""
     model = small(words=30, shift=5)
     windows = [source(2, 3, 2, words=30, seed=seed) for seed in range(12)]
-    searcher = Searcher([model], SearchSettings(beam=1))
-    regenerated = [best for [best] in searcher([Request(w, sentences=3, longest=30) for w in windows])]
+    engine = Engine([model], SearchSettings(beam=1))
+    regenerated = [best for [best] in engine([Request(w, sentences=3, max_length=30) for w in windows])]
     halves = [cut_at_the_last_separator(best.tokens) for best in regenerated]
     again = [
-        Request(window, prefix=context, sentences=3, longest=30 - len(context))
+        Request(window, prefix=context, sentences=3, max_length=30 - len(context))
         for window, (context, _) in zip(windows, halves, strict=True)
     ]
-    for best, [reused], (_, current) in zip(regenerated, searcher(again), halves, strict=True):
+    for best, [reused], (_, current) in zip(regenerated, engine(again), halves, strict=True):
         assert reused.tokens == current
         assert reused.token_scores == pytest.approx(best.token_scores[-len(current) :], abs=1e-5)
 
@@ -188,11 +188,11 @@ def test_greedy_reuses_what_it_regenerates() -> None:
 def test_an_exhaustive_beam_reuses_what_it_regenerates() -> None:
     """Where nothing is lost from the beam and scores are sums, the best window ends with the best current sentence."""
     model = small(words=3)
-    searcher = Searcher([model], SearchSettings(beam=400, length_penalty=0))
+    engine = Engine([model], SearchSettings(beam=400, length_penalty=0))
     window = source(1, 2, words=3)
-    [[best]] = searcher([Request(window, sentences=2, longest=6)])
+    [[best]] = engine([Request(window, sentences=2, max_length=6)])
     context, current = cut_at_the_last_separator(best.tokens)
-    [[reused]] = searcher([Request(window, prefix=context, sentences=2, longest=6 - len(context))])
+    [[reused]] = engine([Request(window, prefix=context, sentences=2, max_length=6 - len(context))])
     assert reused.tokens == current
 
 
@@ -204,15 +204,15 @@ def test_the_limit_is_relative_to_the_source_and_closes_what_is_open() -> None:
     settings = SearchSettings(beam=1, max_length_ratio=1.5, max_length_offset=3)
     window = source(3, 4, words=20)  # 9 tokens
     for sentences in (None, 2):
-        [[best]] = Searcher([model], settings)([Request(window, sentences=sentences)])
+        [[best]] = Engine([model], settings)([Request(window, sentences=sentences)])
         assert len(best.tokens) == 16
         assert best.tokens[-1] == END
-        assert not best.finished
+        assert best.truncated
         assert best.tokens.count(SEPARATOR) == (sentences or 1) - 1
-    [[shortest]] = Searcher([model], settings)([Request(window, sentences=2, longest=1)])
+    [[shortest]] = Engine([model], settings)([Request(window, sentences=2, max_length=1)])
     assert len(shortest.tokens) == 4
     assert not math.isinf(shortest.score)
-    assert Searcher([model], settings)([]) == []
+    assert Engine([model], settings)([]) == []
 
 
 @pytest.mark.parametrize("static", [False, True])
@@ -221,13 +221,12 @@ def test_a_model_that_has_lost_its_mind(static: bool) -> None:
     model = small(words=20)
     with torch.no_grad():
         model.output_weight[:] = torch.nan
-    searcher = Searcher([model], SearchSettings(beam=2))
-    searcher.static = static
+    engine = Engine([model], SearchSettings(beam=2), static=static)
     with pytest.raises(FocatError, match="not numbers"):
-        searcher([Request(source(2, 3, words=20), longest=6)])
+        engine([Request(source(2, 3, words=20), max_length=6)])
 
 
 def test_out_of_memory_says_what_to_set() -> None:
-    searcher = Searcher([small(words=3)], SearchSettings(batch_tokens=4000))
+    engine = Engine([small(words=3)], SearchSettings(batch_tokens=4000))
     with pytest.raises(FocatError, match=r"decoding\.batch_tokens = 4000: does not fit into memory.*say 1000"):
-        searcher([Request(source(2, words=3), longest=10**13)])
+        engine([Request(source(2, words=3), max_length=10**13)])

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from focat.config.schema import SearchSettings
 from focat.corpus.vocabulary import SEPARATOR
-from focat.decoding.engine import Searcher
+from focat.decoding.engine import Engine
 from focat.decoding.linear import Int8Linear, PackedLinear, can_pack
 from focat.decoding.requests import Request
 from tests.decoding.slow_search import scored, small
@@ -33,10 +33,10 @@ def test_only_plain_floats_are_packed() -> None:
 def test_packed_layers_find_what_the_model_says() -> None:
     model = small(words=20, scale=1.0).float()
     before = [parameter.clone() for parameter in model.parameters()]
-    requests = [Request(source(2, 2, words=20, seed=seed), sentences=2, longest=8) for seed in range(6)]
-    searcher = Searcher([model], SearchSettings())
-    assert any(isinstance(module, PackedLinear) for module in searcher.models[0].modules())
-    for request, [best] in zip(requests, searcher(requests), strict=True):
+    requests = [Request(source(2, 2, words=20, seed=seed), sentences=2, max_length=8) for seed in range(6)]
+    engine = Engine([model], SearchSettings())
+    assert any(isinstance(module, PackedLinear) for module in engine.models[0].modules())
+    for request, [best] in zip(requests, engine(requests), strict=True):
         assert best.log_probability == pytest.approx(sum(scored([model], request, best.tokens)), abs=1e-4)
     assert all(map(torch.equal, before, model.parameters()))  # the model itself stays as it was
 
@@ -55,12 +55,12 @@ def test_it_finds_nearly_what_floats_find() -> None:
     model = small(words=20, scale=1.0).float()
     before = [parameter.clone() for parameter in model.parameters()]
     requests = [
-        Request(source(2, 2, words=20, seed=seed), prefix=[6, 7, SEPARATOR], sentences=2, longest=8)
+        Request(source(2, 2, words=20, seed=seed), prefix=[6, 7, SEPARATOR], sentences=2, max_length=8)
         for seed in range(6)
     ]
-    found = Searcher([model], SearchSettings(int8=True))(requests)
+    found = Engine([model], SearchSettings(int8=True))(requests)
     for request, [best] in zip(requests, found, strict=True):
         assert best.log_probability == pytest.approx(sum(scored([model], request, best.tokens)), rel=0.1)
-    alone = Searcher([model], SearchSettings(int8=True, batch_tokens=1))(requests)
+    alone = Engine([model], SearchSettings(int8=True, batch_tokens=1))(requests)
     assert tokens_of(alone) == tokens_of(found)
     assert all(map(torch.equal, before, model.parameters()))  # the model itself stays as it was

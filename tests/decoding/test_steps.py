@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from focat.corpus.vocabulary import END, SEPARATOR
-from focat.decoding.beam import Hypotheses, Windows
-from focat.decoding.constraints import Allowed
-from focat.decoding.selection import likeliest
+from focat.decoding.beam import BeamSearch, BeamState
+from focat.decoding.constraints import NextTokenMask
+from focat.decoding.selection import beam_topk
 
 
 def logits(*rows: dict[int, float]) -> torch.Tensor:
@@ -22,12 +22,12 @@ def logits(*rows: dict[int, float]) -> torch.Tensor:
     return table.clamp(min=1e-30).log()
 
 
-def test_what_ends_makes_room_for_what_goes_on() -> None:
-    """Of 0.30 <E>, 0.24, 0.20, 0.12, 0.06 <E>, the second, third and first are chosen; an end too low is lost."""
+def test_ended_candidates_make_room_for_live_ones() -> None:
+    """Of 0.30 <E>, 0.24, 0.20, 0.12, 0.06 <E>, two and three continue and one ends; the other end is too low."""
     free = torch.ones(1, 2, dtype=torch.bool)
     totals = torch.tensor([[0.6, 0.4]]).log()
     table = logits({END: 0.5, 4: 0.4, 5: 0.1}, {6: 0.5, SEPARATOR: 0.3, END: 0.15})
-    ends, on = likeliest(totals, table, Allowed(free, free, free, ~free))
+    ends, on = beam_topk(totals, table, NextTokenMask(free, free, free, ~free))
     assert ends.total.exp()[0].tolist() == pytest.approx([0.30, 0.0])
     assert ends.token[0, 0] == END
     assert on.token.tolist() == [[4, 6]]
@@ -36,22 +36,22 @@ def test_what_ends_makes_room_for_what_goes_on() -> None:
     assert on.log_probability.exp()[0].tolist() == pytest.approx([0.4, 0.5])
 
 
-@pytest.mark.parametrize(("going_on", "over"), [(0.30, False), (0.26, False), (0.24, True), (0.10, True)])
-def test_a_window_is_over_when_nothing_better_can_come(going_on: float, over: bool) -> None:
+@pytest.mark.parametrize(("live", "finished"), [(0.30, False), (0.26, False), (0.24, True), (0.10, True)])
+def test_a_window_is_finished_when_nothing_better_can_come(live: float, finished: bool) -> None:
     """An end of probability 0.5 scores log 0.5; with a limit of 2 and a penalty of 1, 0.25 may still come to that."""
-    windows = Windows(
-        number=torch.tensor([0]),
+    state = BeamState(
+        request_id=torch.tensor([0]),
         step=torch.tensor([[0]]),
-        limit=torch.tensor([[2]]),
-        sentences=torch.tensor([[0]]),
+        max_length=torch.tensor([[2]]),
+        sentences=torch.tensor([[1]]),
         closed=torch.zeros(1, 2, dtype=torch.long),
-        empty=torch.ones(1, 2, dtype=torch.bool),
+        empty=torch.zeros(1, 2, dtype=torch.bool),  # after a prefix, so that END may come first
         lengths=torch.zeros(1, 2, dtype=torch.long),
-        over=torch.tensor([False]),
-        luck=torch.zeros(1, 2, 0),
+        finished=torch.tensor([False]),
+        uniforms=torch.zeros(1, 2, 0),
     )
-    hypotheses = Hypotheses(windows, longest=2, nbest=1, length_penalty=1.0, alike=True)
-    table = logits({END: 0.5, 4: going_on}, {})
-    assert hypotheses.advance(table, likeliest).tolist()[0] == 0
-    assert float(hypotheses.ended.rank[0, 0]) == pytest.approx(math.log(0.5))
-    assert hypotheses.windows.over.tolist() == [over]
+    search = BeamSearch(state, max_length=2, nbest=1, length_penalty=1.0, single_start=True)
+    table = logits({END: 0.5, 4: live}, {})
+    assert search.advance(table, beam_topk).tolist()[0] == 0
+    assert float(search.ended.rank[0, 0]) == pytest.approx(math.log(0.5))
+    assert search.state.finished.tolist() == [finished]

@@ -347,12 +347,12 @@ def test_annotation_that_is_not_in_the_text_is_not_used():
 def test_what_is_translated_is_the_current_sentence_after_its_context(contrast_run, monkeypatch):
     asked = []
 
-    class Recorded(generated_accuracy.Searcher):
+    class Recorded(generated_accuracy.Engine):
         def __call__(self, requests):
             asked.extend(requests)
             return super().__call__(requests)
 
-    monkeypatch.setattr(generated_accuracy, "Searcher", Recorded)
+    monkeypatch.setattr(generated_accuracy, "Engine", Recorded)
     model, tokenizer = contrast_run.load_model(), contrast_run.tokenizer
     lamp = ["Here is the lamp.", "Do you have time?"], ["Hier ist die Lampe.", "Hast du Zeit?"]
     twins = [instance(source=[*lamp[0], "It is new."], target=lamp[1], right=right) for right in (0, 1)]

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from focat.errors import FocatError
-from focat.translation.formats import InputLines, Part, Showing, format_of, parts_of
-from focat.translation.formats.subtitles import balanced
+from focat.translation.formats import FileSegment, InputLines, OutputOptions, format_of, read_segments
+from focat.translation.formats.subtitles import break_lines
 from focat.translation.formats.text import paragraphs, split_sentences
 from focat.translation.result import Alternative, Translation, on_one_line
 
@@ -60,8 +60,8 @@ def translated(content: str | bytes, name: str, say: Callable[[str], str], folde
     """The file with `say` for a translator."""
     path = folder / f"file.{name}"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    parts = parts_of(InputLines(path), format_of(path), **{"showing": Showing(), **options})  # type: ignore[arg-type]
-    return "".join(part.write([Translation(s, say(s)) for s in part.sentences]) for part in parts).encode()
+    segments = read_segments(InputLines(path), format_of(path), **{"options": OutputOptions(), **options})  # type: ignore[arg-type]
+    return "".join(segment.write([Translation(s, say(s)) for s in segment.sentences]) for segment in segments).encode()
 
 
 def sentences(content: str, name: str, folder: Path, **options: object) -> list[list[str]]:
@@ -69,10 +69,10 @@ def sentences(content: str, name: str, folder: Path, **options: object) -> list[
     path = folder / f"file.{name}"
     path.write_text(content, encoding="utf-8")
     documents: list[list[str]] = [[]]
-    part: Part
-    for part in parts_of(InputLines(path), format_of(path), **{"showing": Showing(), **options}):  # type: ignore[arg-type]
-        documents[-1] += part.sentences
-        if part.ends_document:
+    segment: FileSegment
+    for segment in read_segments(InputLines(path), format_of(path), **{"options": OutputOptions(), **options}):  # type: ignore[arg-type]
+        documents[-1] += segment.sentences
+        if segment.ends_document:
             documents.append([])
     return [document for document in documents if document]
 
@@ -129,12 +129,12 @@ class TestText:
 
     def test_scores_and_alternatives_are_columns(self, tmp_path: Path) -> None:
         (tmp_path / "a.txt").write_text("Eins\n\nZwei\n")
-        parts = list(parts_of(InputLines(tmp_path / "a.txt"), "text", Showing(scores=True, nbest=2)))
+        segments = list(read_segments(InputLines(tmp_path / "a.txt"), "text", OutputOptions(scores=True, nbest=2)))
         found = Translation("Eins", "one", -0.5, (Alternative("one", -0.5), Alternative("won", -1.25)))
-        assert parts[0].write([found]) == "-0.5000\tone\t-1.2500\twon\n"
-        assert parts[1].write([]) == "\n"
-        parts = list(parts_of(InputLines(tmp_path / "a.txt"), "text", Showing(nbest=2)))
-        assert parts[0].write([found]) == "one\twon\n"
+        assert segments[0].write([found]) == "-0.5000\tone\t-1.2500\twon\n"
+        assert segments[1].write([]) == "\n"
+        segments = list(read_segments(InputLines(tmp_path / "a.txt"), "text", OutputOptions(nbest=2)))
+        assert segments[0].write([found]) == "one\twon\n"
 
     def test_not_utf8(self, tmp_path: Path) -> None:
         with pytest.raises(FocatError, match=r"file.txt, line 2: byte 0xE9 at column 4 is not UTF-8"):
@@ -170,7 +170,7 @@ class TestJsonLines:
 
     def test_scores_and_alternatives(self, tmp_path: Path) -> None:
         (tmp_path / "a.jsonl").write_text('{"sentences": ["Eins", ""]}\n"Eins"\n')
-        first, second = parts_of(InputLines(tmp_path / "a.jsonl"), "jsonl", Showing(scores=True, nbest=2))
+        first, second = read_segments(InputLines(tmp_path / "a.jsonl"), "jsonl", OutputOptions(scores=True, nbest=2))
         found = Translation("Eins", "one", -0.5, (Alternative("one", -0.5), Alternative("won", -1.25)))
         both = [{"text": "one", "score": -0.5}, {"text": "won", "score": -1.25}]
         assert json.loads(first.write([found, Translation("", "")])) == {
@@ -264,8 +264,10 @@ class TestSubtitles:
     def test_tags(self, text: str, expected: str, lost: bool, tmp_path: Path) -> None:
         cue = f"1\n00:00:01,000 --> 00:00:02,000\n{text}\n"
         assert translated(cue, "srt", str.upper, tmp_path).decode().splitlines()[2:] == expected.splitlines()
-        (part,) = (p for p in parts_of(InputLines(tmp_path / "file.srt"), "srt", Showing()) if p.sentences)
-        assert (part.lost is not None) == lost
+        (segment,) = (
+            p for p in read_segments(InputLines(tmp_path / "file.srt"), "srt", OutputOptions()) if p.sentences
+        )
+        assert (segment.lost is not None) == lost
 
     def test_a_number_right_above_a_timing_is_that_of_the_cue(self, tmp_path: Path) -> None:
         cues = "1\n00:00:01,000 --> 00:00:02,000\nTom needs it.\n7\n00:00:03,000 --> 00:00:04,000\n12\n"
@@ -295,22 +297,22 @@ class TestSubtitles:
         with pytest.raises(FocatError, match=problem):
             translated(content, name, same, tmp_path)
 
-    def test_balanced(self) -> None:
-        assert balanced("one two three four", 2, 42) == ["one two", "three four"]
-        assert balanced("one two three four", 1, 42) == ["one two three four"]
-        assert balanced("one", 2, 42) == ["one"]
-        assert balanced("", 2, 42) == [""]
-        assert balanced("word " * 20, 1, 42) == ["word " * 5 + "word"] + ["word word word word word word word"] * 2
-        assert balanced("Yes, I know that it is late now.", 2, 42) == ["Yes, I know that", "it is late now."]
-        assert balanced("これは長い文です。", 1, 10) == ["これは長い", "文です。"]
-        assert balanced("Donaudampfschifffahrtsgesellschaftskapitän", 2, 10) == [
+    def test_break_lines(self) -> None:
+        assert break_lines("one two three four", 2, 42) == ["one two", "three four"]
+        assert break_lines("one two three four", 1, 42) == ["one two three four"]
+        assert break_lines("one", 2, 42) == ["one"]
+        assert break_lines("", 2, 42) == [""]
+        assert break_lines("word " * 20, 1, 42) == ["word " * 5 + "word"] + ["word word word word word word word"] * 2
+        assert break_lines("Yes, I know that it is late now.", 2, 42) == ["Yes, I know that", "it is late now."]
+        assert break_lines("これは長い文です。", 1, 10) == ["これは長い", "文です。"]
+        assert break_lines("Donaudampfschifffahrtsgesellschaftskapitän", 2, 10) == [
             "Donaudampfschifffahrtsgesellschaftskapitän"
         ]
 
     @given(st.text(st.sampled_from("ab c-,"), max_size=40), st.integers(1, 4), st.integers(1, 50))
-    def test_balanced_as_by_trying_everything(self, text: str, lines: int, width: int) -> None:
+    def test_break_lines_as_by_trying_everything(self, text: str, lines: int, width: int) -> None:
         words = on_one_line(text).split()
-        found = balanced(" ".join(words), lines, width)
+        found = break_lines(" ".join(words), lines, width)
         assert " ".join(found).split() == words
         if len(words) < 2 or len(words) > 12:
             return
@@ -380,18 +382,19 @@ class TestRunningText:
         assert [not line.strip() for line in out.split("\n")].count(True) == blank.count(True)
 
     @pytest.mark.parametrize(
-        ("name", "showing"), [("srt", Showing()), ("txt", Showing(scores=True)), ("txt", Showing(nbest=2))]
+        ("name", "options"),
+        [("srt", OutputOptions()), ("txt", OutputOptions(scores=True)), ("txt", OutputOptions(nbest=2))],
     )
-    def test_what_does_not_go_together(self, name: str, showing: Showing, tmp_path: Path) -> None:
-        with pytest.raises(FocatError, match="--split"):
-            translated("", name, same, tmp_path, split=("en", "de"), showing=showing)
+    def test_what_does_not_go_together(self, name: str, options: OutputOptions, tmp_path: Path) -> None:
+        with pytest.raises(FocatError, match="split: "):
+            translated("", name, same, tmp_path, split=("en", "de"), options=options)
 
 
 def test_no_scores_in_subtitles(tmp_path: Path) -> None:
-    with pytest.raises(FocatError, match="--format srt: a cue has no place for --scores"):
-        translated(SRT, "srt", same, tmp_path, showing=Showing(scores=True))
+    with pytest.raises(FocatError, match="format = srt: a cue has no place for scores"):
+        translated(SRT, "srt", same, tmp_path, options=OutputOptions(scores=True))
 
 
 def test_no_such_format(tmp_path: Path) -> None:
-    with pytest.raises(FocatError, match="--format docx: there is no such format; text, jsonl, srt, vtt"):
-        parts_of(InputLines(tmp_path / "a"), "docx", Showing())
+    with pytest.raises(FocatError, match="format = docx: there is no such format; choose from text, jsonl, srt, vtt"):
+        read_segments(InputLines(tmp_path / "a"), "docx", OutputOptions())

@@ -15,5 +15,5 @@ from focat.translation.jobs import Job, run_job
 def test_standard_output_may_be_closed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("One.\n")
     monkeypatch.setattr(sys, "stdout", None)
-    with pytest.raises(FocatError, match="standard output is closed; give -o FILE"):
+    with pytest.raises(FocatError, match="standard output is closed; give an output file"):
         run_job(Job(tmp_path / "in.txt"), None, [], NULL_PROGRESS)  # type: ignore[arg-type]

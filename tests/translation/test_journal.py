@@ -1,131 +1,236 @@
-"""The journal keeps whole answers and nothing else, wherever its writer was killed."""
+"""The journal keeps whole waves of results and nothing else, wherever its writer was killed."""
 
 from __future__ import annotations
 
 import resource
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from focat.api import Model
+from focat.corpus.generated import generate
+from focat.decoding.engine import Engine
 from focat.decoding.requests import Request
 from focat.errors import FocatError
-from focat.translation.journal import journal_of
-from focat.translation.translator import Answers, Candidate
+from focat.translation import translator as translator_module
+from focat.translation.journal import Journal, JournaledDecoder, open_journal
+from focat.translation.sentence_decoder import Decoded, DecodedSentence, SentenceDecoder
 
 JOB: dict[str, Any] = {"input": "abc", "weights": [1, 2]}
-REQUESTS = [Request([10, 11, 2]), Request([12, 2], [13, 3], 2, 9)]
 
 
-def answers(number: int) -> Answers:
-    first, second = Candidate([number, 7], -0.1 * number, True), Candidate([8], -1e-17, False)
-    return [[[first], [second, first]], [[second, Candidate([], 0.0, True)]]]
+class CountingDecoder:
+    """Decodes every window to what its source says; counts the windows. Each step finishes two of them."""
+
+    def __init__(self, tokens: Sequence[int] = (7,)) -> None:
+        self.count = 0
+        self._tokens = list(tokens)
+        self._pending: list[tuple[int, Request]] = []
+
+    @property
+    def idle(self) -> bool:
+        return not self._pending
+
+    def submit(self, request: Request, position: int) -> int:
+        self._pending.append((1000 + self.count, request))
+        self.count += 1
+        return 999 + self.count
+
+    def step(self) -> list[Decoded]:
+        some, self._pending = self._pending[:2], self._pending[2:]
+        best = [
+            DecodedSentence([*self._tokens, *r.source], -1e-17 * r.source[0], r.source[0] % 2 == 0) for _, r in some
+        ]
+        return [(id, [each, DecodedSentence([], 0.0, False)]) for (id, _), each in zip(some, best, strict=True)]
 
 
-def fill(path: Path, count: int = 3) -> None:
-    with journal_of(path, JOB) as journal:
-        for number in range(count):
-            assert journal.recall(REQUESTS, lambda n=number: answers(n)) == answers(number)  # type: ignore[misc]
+def windows(wave: int) -> list[Request]:
+    """Three windows, and one that is submitted when the first of them is finished."""
+    return [
+        Request([10 + wave, 11, 2]),
+        Request([12 + wave, 2], [13, 3], 2, 9),
+        Request([14, 2]),
+        Request([15 + wave, 2]),
+    ]
 
 
-def recalled(path: Path) -> int:
-    """How many answers are there; what is missing is computed anew."""
-    computed = 0
-
-    def compute() -> Answers:
-        nonlocal computed
-        computed += 1
-        return answers(number)
-
-    with journal_of(path, JOB) as journal:
-        for number in range(3):
-            assert journal.recall(REQUESTS, compute) == answers(number)
-    return 3 - computed
+def decode(decoder: SentenceDecoder, wave: int) -> dict[int, list[DecodedSentence]]:
+    """Submit the windows of a wave, and take their results, by the order of submission."""
+    *first, late = windows(wave)
+    order = {decoder.submit(request, 0): i for i, request in enumerate(first)}
+    found = {}
+    while not decoder.idle:
+        for id, nbest in decoder.step():
+            found[order[id]] = nbest
+            if order[id] == 0:
+                order[decoder.submit(late, 0)] = 3
+    return found
 
 
-def test_it_remembers(tmp_path: Path) -> None:
-    fill(tmp_path / "j")
-    assert recalled(tmp_path / "j") == 3
+def expected(wave: int) -> list[list[int]]:
+    return [[7, *request.source] for request in windows(wave)]
+
+
+def run(path: Path, waves: int = 3) -> int:
+    """Run a job of some waves; returns how many windows were decoded, rather than replayed."""
+    inner = CountingDecoder()
+    with open_journal(path, JOB) as journal:
+        decoder = JournaledDecoder(inner, journal)
+        for wave in range(waves):
+            found = decode(decoder, wave)
+            assert [found[i][0].tokens for i in range(4)] == expected(wave)
+            assert found[0][1] == DecodedSentence([], 0.0, False)
+    return inner.count
+
+
+def test_results_are_replayed(tmp_path: Path) -> None:
+    assert run(tmp_path / "j") == 12
+    assert run(tmp_path / "j") == 0
+    assert run(tmp_path / "j", waves=4) == 4
 
 
 def test_cut_anywhere(tmp_path: Path) -> None:
-    """Cut at every byte: what was whole is recalled, the rest is written anew, and then all is there."""
-    whole = tmp_path / "whole"
-    fill(whole, 0)
-    sizes = [whole.stat().st_size]
-    for count in (1, 2, 3):
+    """Cut at every byte: whole waves are replayed, the rest is decoded and written again, and then all is there."""
+    sizes = []
+    for waves in (1, 2, 3):
         (tmp_path / "j").unlink(missing_ok=True)
-        fill(tmp_path / "j", count)
+        run(tmp_path / "j", waves)
         sizes.append((tmp_path / "j").stat().st_size)
     content = (tmp_path / "j").read_bytes()
     for length in range(len(content) + 1):
         (tmp_path / "j").write_bytes(content[:length])
-        expected = sum(size <= length for size in sizes[1:])
-        assert recalled(tmp_path / "j") == expected
+        assert run(tmp_path / "j") == 12 - 4 * sum(size <= length for size in sizes)
         assert (tmp_path / "j").read_bytes() == content
 
 
 def test_what_is_torn_is_gone_for_good(tmp_path: Path) -> None:
     """Even if it is longer than what is written in its place."""
-    fill(tmp_path / "j")
+    run(tmp_path / "j")
     content = (tmp_path / "j").read_bytes()
     (tmp_path / "j").write_bytes(content[:-5] + b"torn" * 1000)
-    assert recalled(tmp_path / "j") == 2
+    assert run(tmp_path / "j") == 4
     assert (tmp_path / "j").read_bytes() == content
 
 
 def test_a_damaged_record_is_dropped_with_what_follows(tmp_path: Path) -> None:
-    fill(tmp_path / "j")
+    run(tmp_path / "j")
     content = bytearray((tmp_path / "j").read_bytes())
     content[-3] ^= 1
     (tmp_path / "j").write_bytes(content)
-    assert recalled(tmp_path / "j") == 2
+    assert run(tmp_path / "j") == 4
 
 
 def test_of_another_job(tmp_path: Path) -> None:
-    fill(tmp_path / "j")
+    run(tmp_path / "j")
     with (
         pytest.raises(FocatError, match=r"j: belongs to a job with other weights; run that command again"),
-        journal_of(tmp_path / "j", {**JOB, "weights": [3]}),
+        open_journal(tmp_path / "j", {**JOB, "weights": [3]}),
     ):
         pass
-    assert recalled(tmp_path / "j") == 3
-    with journal_of(tmp_path / "j", {**JOB, "weights": [3]}, afresh=True) as journal:
-        assert not journal.remembers
+    assert run(tmp_path / "j") == 0
+    with open_journal(tmp_path / "j", {**JOB, "weights": [3]}, overwrite=True) as journal:
+        assert not journal.replaying
 
 
-def test_other_questions(tmp_path: Path) -> None:
-    fill(tmp_path / "j")
-    with journal_of(tmp_path / "j", JOB) as journal, pytest.raises(FocatError, match="a job with other input"):
-        journal.recall(REQUESTS[:1], lambda: answers(0))
+@pytest.mark.parametrize("older", [b"focat journal 2\n\x00\x01", b"focat journal 1\n"])
+def test_of_an_older_form(older: bytes, tmp_path: Path) -> None:
+    (tmp_path / "j").write_bytes(older)
+    with pytest.raises(FocatError, match="j: was written by another version of focat; run"), _open(tmp_path / "j"):
+        pass
+    assert (tmp_path / "j").read_bytes() == older
+    with open_journal(tmp_path / "j", JOB, overwrite=True) as journal:
+        assert not journal.replaying
+    assert run(tmp_path / "j") == 12
 
 
-def test_fewer_questions(tmp_path: Path) -> None:
-    """As when what comes through a pipe now ends before it did."""
-    fill(tmp_path / "j")
-    with journal_of(tmp_path / "j", JOB) as journal, pytest.raises(FocatError, match="a job with other input"):
+def _open(path: Path) -> Any:
+    return open_journal(path, JOB)
+
+
+def test_other_input(tmp_path: Path) -> None:
+    """As when what comes through a pipe has changed."""
+    run(tmp_path / "j")
+    with _open(tmp_path / "j") as journal, pytest.raises(FocatError, match="a job with other input"):
+        decode(JournaledDecoder(CountingDecoder(), journal), wave=1)
+    assert run(tmp_path / "j") == 0
+
+
+def test_input_that_changes_within_a_wave(tmp_path: Path) -> None:
+    """What was finished before is replayed; with `overwrite`, the rest of the wave is decoded, and recorded whole."""
+
+    def start(journal: Journal, inner: CountingDecoder) -> list[Decoded]:
+        decoder = JournaledDecoder(inner, journal)
+        for request in windows(0)[:3]:
+            decoder.submit(request, 0)
+        found = decoder.step()
+        assert [id for id, _ in found] == [0, 1]
+        decoder.submit(Request([99, 2]), 0)
+        return found + decoder.step()
+
+    run(tmp_path / "j")
+    with _open(tmp_path / "j") as journal, pytest.raises(FocatError, match="a job with other input"):
+        start(journal, CountingDecoder())
+    assert run(tmp_path / "j") == 0
+    for decoded in (2, 0):
+        inner = CountingDecoder()
+        with open_journal(tmp_path / "j", JOB, overwrite=True) as journal:
+            found = start(journal, inner)
+        assert [(id, nbest[0].tokens) for id, nbest in found[2:]] == [(2, [7, 14, 2]), (3, [7, 99, 2])]
+        assert inner.count == decoded
+
+
+def test_shorter_input(tmp_path: Path) -> None:
+    """As when what comes through a pipe ends earlier than before."""
+    run(tmp_path / "j")
+    with _open(tmp_path / "j") as journal, pytest.raises(FocatError, match="a job with other input"):
         journal.finish()
-    assert recalled(tmp_path / "j") == 3
-    with journal_of(tmp_path / "j", JOB, afresh=True) as journal:
-        assert journal.recall(REQUESTS, lambda: answers(5)) == answers(0)
-        assert journal.recall(REQUESTS[:1], lambda: answers(5)) == answers(5)  # the rest is dropped
-        journal.finish()
-    with journal_of(tmp_path / "j", JOB) as journal:
-        assert journal.recall(REQUESTS, lambda: answers(5)) == answers(0)
-        assert journal.recall(REQUESTS[:1], lambda: answers(6)) == answers(5)
-        journal.finish()
+    assert run(tmp_path / "j") == 0
+    with open_journal(tmp_path / "j", JOB, overwrite=True) as journal:
+        decode(JournaledDecoder(CountingDecoder(), journal), wave=0)
+        journal.finish()  # the rest is dropped
+    assert run(tmp_path / "j") == 8
 
 
-def test_no_room_for_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("static", [False, True])
+def test_a_resumed_job_has_the_same_results(
+    static: bool, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bit for bit, wherever it was interrupted; also on a GPU, where sentences follow each other within a wave."""
+    monkeypatch.setattr(translator_module, "Engine", partial(Engine, static=static))
+    monkeypatch.setattr(translator_module, "MAX_CHAINED", 2)
+    lines = [line for document in generate(4, 9) for line in (*list(document.source)[:5], None)]
+
+    def translations(most: int) -> list[Any]:
+        translator = model.translator(context="reuse", beam=2)
+        found = []
+        with open_journal(tmp_path / "j", JOB) as journal:
+            for translation in translator.sentences(lines, JournaledDecoder(translator.decoder, journal)):
+                found.append(translation)
+                if len(found) == most:
+                    break
+        return found
+
+    translator = model.translator(context="reuse", beam=2)
+    wanted = list(translator.sentences(lines))
+    assert translations(1)[0] == wanted[0]
+    assert translations(4) == wanted[:4]
+    assert translations(len(wanted)) == wanted
+    assert translations(len(wanted)) == wanted
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
     """One line, also when what was not written is tried once more at the end."""
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    large = [[[Candidate(np.random.default_rng(0).integers(0, 10**9, 500).tolist(), 0.0, True)]]]
+    inner = CountingDecoder(np.random.default_rng(0).integers(0, 10**9, 500).tolist())
 
     def fill_the_disk() -> None:
-        with journal_of(tmp_path / "j", JOB) as journal:
+        with _open(tmp_path / "j") as journal:
             resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limit[1]))
-            journal.recall(REQUESTS, lambda: large)
+            decode(JournaledDecoder(inner, journal), wave=0)
 
     try:
         with pytest.raises(FocatError, match=r"j: grew over the size allowed for a file"):
@@ -136,34 +241,34 @@ def test_no_room_for_it(tmp_path: Path) -> None:
 
 def test_a_folder_in_its_place(tmp_path: Path) -> None:
     (tmp_path / "j").mkdir()
-    with pytest.raises(FocatError, match="j: cannot be written: Is a directory"), journal_of(tmp_path / "j", JOB):
+    with pytest.raises(FocatError, match="j: cannot be written: Is a directory"), _open(tmp_path / "j"):
         pass
 
 
 def test_a_file_of_someone_else(tmp_path: Path) -> None:
     (tmp_path / "j").write_text("my diary")
-    with pytest.raises(FocatError, match="is no journal of focat"), journal_of(tmp_path / "j", JOB, afresh=True):
+    with pytest.raises(FocatError, match="is no journal of focat"), open_journal(tmp_path / "j", JOB, overwrite=True):
         pass
     assert (tmp_path / "j").read_text() == "my diary"
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     with (
-        journal_of(tmp_path / "j", JOB),
+        _open(tmp_path / "j"),
         pytest.raises(FocatError, match="another process is at this job"),
-        journal_of(tmp_path / "j", JOB),
+        _open(tmp_path / "j"),
     ):
         pass
 
 
-def test_without_an_answer_it_is_nothing(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="later"), journal_of(tmp_path / "j", JOB):
+def test_without_results_it_is_removed(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="later"), _open(tmp_path / "j"):
         raise ValueError("later")
     assert not (tmp_path / "j").exists()
 
 
-def test_what_is_there_outlives_an_early_end(tmp_path: Path) -> None:
-    fill(tmp_path / "j")
-    with pytest.raises(ValueError, match="later"), journal_of(tmp_path / "j", JOB):
+def test_results_outlive_an_early_end(tmp_path: Path) -> None:
+    run(tmp_path / "j")
+    with pytest.raises(ValueError, match="later"), _open(tmp_path / "j"):
         raise ValueError("later")
-    assert recalled(tmp_path / "j") == 3
+    assert run(tmp_path / "j") == 0

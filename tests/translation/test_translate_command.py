@@ -113,8 +113,8 @@ class TestOutput:
     def test_what_was_hard_is_said(self, desk: Desk) -> None:
         (desk.folder / "long.txt").write_text("Tom.\n" + "The cat is old. " * 30 + "\n")
         said = desk.translate("-o", "out.txt", input="long.txt")
-        assert "too long for the model, translated in pieces: line 2" in said
-        assert "translation cut at the longest length allowed: lines 1, 2" in said
+        assert "too long for the model, translated in chunks: line 2" in said
+        assert "translation truncated at the maximum length: lines 1, 2" in said
         assert desk.read("out.txt").count("\n") == 2
 
     def test_ensemble(self, desk: Desk, run: Run, runs: Path) -> None:
@@ -175,18 +175,18 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("arguments", "problem"),
         [
-            (["--format", "docx"], "--format docx: there is no such format; text, jsonl, srt, vtt"),
+            (["--format", "docx"], "--format docx: there is no such format; choose from text, jsonl, srt, vtt"),
             (
                 ["--context", "magic"],
                 "'magic' is not one of 'regenerate', 'reuse', 'none'",
             ),
             (["--nbest", "9"], "nbest is 9 but only 2 hypotheses are kept: set beam to 9"),
-            (["--format", "srt", "--scores"], "--format srt: a cue has no place for --scores or --nbest"),
+            (["--format", "srt", "--scores"], "--format srt: a cue has no place for scores or nbest"),
             (["--format", "srt"], "in.txt: has no line like"),
             (["--format", "jsonl"], "in.txt, line 1: not JSON at column 1"),
-            (["--split", "--format", "vtt"], "--split is for running text, not for vtt"),
-            (["-o", "in.txt"], "in.txt: is the input; give another -o"),
-            (["-o", "in.txt", "--overwrite"], "in.txt: is the input; give another -o"),
+            (["--split", "--format", "vtt"], "split: is for running text, not for vtt"),
+            (["-o", "in.txt"], "in.txt: is the input; give another output"),
+            (["-o", "in.txt", "--overwrite"], "in.txt: is the input; give another output"),
             (["-o", "nowhere/out"], "there is no folder nowhere"),
             (["-o", "/"], "/: a folder, where a file was expected"),
             (["--device", "abacus"], "--device abacus: cannot be used here"),
@@ -224,7 +224,7 @@ class TestMistakes:
 
     def test_nothing_is_overwritten_unless_asked(self, desk: Desk) -> None:
         (desk.folder / "out.txt").write_text("mine")
-        assert "out.txt: exists; give another -o, or --overwrite" in desk.translate("-o", "out.txt", expect=2)
+        assert "out.txt: exists; give another file, or overwrite it" in desk.translate("-o", "out.txt", expect=2)
         assert desk.read("out.txt") == "mine"
         desk.translate("-o", "out.txt", "--overwrite")
         assert desk.read("out.txt").count("\n") == 4
@@ -276,7 +276,7 @@ class TestInterrupted:
         said = desk.translate("-o", "out.txt", "--context", "none", "--batch-tokens", "50", expect=2)
         assert said.endswith(
             f"{JOURNAL}: belongs to a job with other input, other windows, other context; "
-            "run that command again to go on with it, or give --overwrite to drop it\n"
+            "run that command again to resume it, or overwrite it\n"
         )
         desk.translate("-o", "out.txt", "--overwrite")
         assert desk.read("out.txt") == whole

@@ -6,7 +6,8 @@ import gc
 import itertools
 import tracemalloc
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,17 +21,14 @@ from focat.choices import TARGET_CONTEXTS
 from focat.corpus.generated import generate
 from focat.corpus.tokenizer import Tokenizer
 from focat.corpus.vocabulary import END, SEPARATOR
+from focat.decoding.engine import Engine
 from focat.decoding.requests import Hypothesis, Request
 from focat.errors import FocatError
 from focat.run import Run
-from focat.translation.chunks import pieces_of
-from focat.translation.result import Translation
-from focat.translation.translator import (
-    Answers,
-    Candidate,
-    Translator,
-    current_sentence,
-)
+from focat.translation import translator as translator_module
+from focat.translation.chunks import split_into_chunks
+from focat.translation.sentence_decoder import Decoded, DecodedSentence, SentenceDecoder, extract_sentence
+from focat.translation.translator import Translator
 from focat.windows.batch import PaddedSequences
 from focat.windows.segments import segments_of
 from tests.translation.tiny import tiny_run
@@ -38,34 +36,63 @@ from tests.translation.tiny import tiny_run
 DOCUMENTS = [list(document.source)[:length] for document, length in zip(generate(4, 9), (4, 2, 5, 3), strict=True)]
 
 
-class Requests:
-    """Sees what is asked; the answers are those of the search, or made up."""
+class RecordingDecoder:
+    """Records what is submitted; results are those of another decoder, or made up, one for each request."""
 
-    def __init__(self, made_up: bool = False) -> None:
-        self.rounds: list[list[Request]] = []
-        self.answers: list[Answers] = []
-        self._made_up = made_up
-
-    def __call__(self, requests: Sequence[Request], compute: Callable[[], Answers]) -> Answers:
-        made_up = [[[Candidate([50 + len(request.source) % 300], -1.0, True)]] for request in requests]
-        self.rounds.append(list(requests))
-        self.answers.append(made_up if self._made_up else compute())
-        return self.answers[-1]
+    def __init__(self, inner: SentenceDecoder | None = None, made_up: Callable[[Request], list[int]] | None = None):
+        self.waves: list[list[Request]] = []
+        """Requests submitted from one time that it was idle to the next."""
+        self.decoded: dict[int, list[DecodedSentence]] = {}
+        """The results, by the seed of the request, which is unique."""
+        self._inner, self._pending = inner, {}
+        self._made_up = made_up or (lambda request: [50 + len(request.source) % 300])
 
     @property
-    def all(self) -> list[Request]:
+    def idle(self) -> bool:
+        return not self._pending
+
+    def submit(self, request: Request, position: int) -> int:
+        if self.idle:
+            self.waves.append([])
+        self.waves[-1].append(request)
+        id = self._inner.submit(request, position) if self._inner else len(self._pending)
+        self._pending[id] = request
+        return id
+
+    def step(self) -> list[Decoded]:
+        if self._inner:
+            found = self._inner.step()
+        else:
+            found = [(id, [DecodedSentence(self._made_up(r), -1.0, False)]) for id, r in self._pending.items()]
+        for id, decoded in found:
+            self.decoded[self._pending.pop(id).seed] = decoded
+        return found
+
+    @property
+    def requests(self) -> list[Request]:
         """In the order of the sentences."""
-        return sorted(itertools.chain(*self.rounds), key=lambda request: request.number or 0)
+        return sorted(itertools.chain(*self.waves), key=lambda request: request.seed or 0)
+
+
+class ForgetfulDecoder(RecordingDecoder):
+    """Records nothing."""
+
+    def step(self) -> list[Decoded]:
+        found = super().step()
+        self.waves.clear()
+        self.decoded.clear()
+        return found
 
 
 def loaded(run: Run) -> Model:
     return focat.load(run.path, "cpu")
 
 
-def asked(translator: Translator, lines: Sequence[str | None], made_up: bool = True) -> list[Request]:
-    seen = Requests(made_up)
-    list(translator.sentences(lines, seen))
-    return seen.all
+def requests_of(translator: Translator, lines: Sequence[str | None]) -> list[Request]:
+    """What is submitted for these lines, if the results are made up."""
+    decoder = RecordingDecoder()
+    list(translator.sentences(lines, decoder))
+    return decoder.requests
 
 
 def texts(tokenizer: Tokenizer, tokens: Sequence[int], target: bool = False) -> list[str]:
@@ -112,10 +139,10 @@ class TestAlignment:
     def test_ten_thousand_words_on_a_line(self, model: Model) -> None:
         line = "The cat, which is old, sleeps. " * 1667
         lines = ["One.", line, "Two."]
-        one, found, two = model.translator(context="none").sentences(lines, Requests(made_up=True))
-        assert found.pieces > 200
-        assert (one.pieces, two.pieces) == (1, 1)
-        assert len(found.text.split()) >= found.pieces
+        one, found, two = model.translator(context="none").sentences(lines, RecordingDecoder())
+        assert found.chunks > 200
+        assert (one.chunks, two.chunks) == (1, 1)
+        assert len(found.text.split()) >= found.chunks
         assert found.score is not None
 
     def test_documents_without_sentences(self, model: Model) -> None:
@@ -129,7 +156,7 @@ class TestWindows:
 
     @pytest.mark.parametrize("context", ["regenerate", "reuse"])
     def test_context_is_of_the_same_document_and_not_blank(self, context: str, model: Model) -> None:
-        requests = asked(model.translator(context=context), self.LINES)
+        requests = requests_of(model.translator(context=context), self.LINES)
         windows = [texts(model.tokenizer, request.source) for request in requests]
         assert windows == [
             ["One."],
@@ -142,32 +169,28 @@ class TestWindows:
         assert [request.current for request in requests] == [0, 1, 2, 2, 0]
 
     def test_regenerate_forces_nothing(self, model: Model) -> None:
-        assert not any(request.prefix for request in asked(model.translator(context="regenerate"), self.LINES))
+        assert not any(request.prefix for request in requests_of(model.translator(context="regenerate"), self.LINES))
 
     def test_reuse_forces_what_was_translated(self, model: Model) -> None:
-        seen = Requests()
-        found = list(model.translator(context="reuse").sentences(self.LINES, seen))
-        by_number = {
-            request.number: candidates[0].tokens
-            for requests, answers in zip(seen.rounds, seen.answers, strict=True)
-            for request, (candidates,) in zip(requests, answers, strict=True)
-        }
-        tokens = [by_number[request.number] for request in seen.all]
+        translator = model.translator(context="reuse")
+        decoder = RecordingDecoder(translator.decoder)
+        found = list(translator.sentences(self.LINES, decoder))
+        tokens = [decoder.decoded[request.seed or 0][0].tokens for request in decoder.requests]
         expected = [[], [0], [0, 1], [1, 2], []]
-        for request, numbers in zip(seen.all, expected, strict=True):
+        for request, numbers in zip(decoder.requests, expected, strict=True):
             assert list(request.prefix) == [t for number in numbers for t in (*tokens[number], SEPARATOR)]
         words = [translation for translation in found if translation.source]
         for number, translation in enumerate(words):
             assert translation.text == model.tokenizer.target.decode(tokens[number]).strip()
 
     def test_none(self, model: Model, runs: Path) -> None:
-        requests = asked(model.translator(context="none"), self.LINES)
+        requests = requests_of(model.translator(context="none"), self.LINES)
         assert [texts(model.tokenizer, request.source) for request in requests] == [
             ["One."], ["Two."], ["Three."], ["Four."], ["Five."],
         ]  # fmt: skip
         to_one = loaded(tiny_run(runs, windows={"before": 2, "target_before": 0}))
         for context in TARGET_CONTEXTS:
-            requests = asked(to_one.translator(context=context), self.LINES)
+            requests = requests_of(to_one.translator(context=context), self.LINES)
             assert [len(texts(model.tokenizer, request.source)) for request in requests] == [1, 2, 3, 3, 1]
             assert {request.sentences for request in requests} == {1}
             assert not any(request.prefix for request in requests)
@@ -182,13 +205,13 @@ class TestWindows:
             (model, "reuse", [first // 2 + 3, second // 2 + 3]),
             (to_one, "regenerate", [first // 2 + 3, second // 2 + 3]),
         ):
-            requests = asked(system.translator(context=context), lines)
-            assert [request.longest for request in requests] == expected
+            requests = requests_of(system.translator(context=context), lines)
+            assert [request.max_length for request in requests] == expected
 
     def test_fewer_sentences_on_the_target(self, runs: Path) -> None:
         to_two = loaded(tiny_run(runs, windows={"before": 2, "target_before": 1}))
         for context in ("regenerate", "reuse"):
-            requests = asked(to_two.translator(context=context), self.LINES)
+            requests = requests_of(to_two.translator(context=context), self.LINES)
             assert [request.sentences for request in requests] == [1, 2, 2, 2, 1]
             assert [request.current for request in requests] == [0, 1, 2, 2, 0]
         assert [list(request.prefix).count(SEPARATOR) for request in requests] == [0, 1, 1, 1, 0]
@@ -196,33 +219,34 @@ class TestWindows:
     @pytest.mark.parametrize("context", ["regenerate", "reuse"])
     def test_sentences_behind_the_current_one(self, context: str, runs: Path) -> None:
         ahead = loaded(tiny_run(runs, windows={"before": 1, "after": 1}))
-        seen = Requests()
-        found = list(ahead.translator(context=context).sentences(self.LINES, seen))
-        assert [texts(ahead.tokenizer, request.source) for request in seen.all] == [
+        translator = ahead.translator(context=context)
+        decoder = RecordingDecoder(translator.decoder)
+        found = list(translator.sentences(self.LINES, decoder))
+        assert [texts(ahead.tokenizer, request.source) for request in decoder.requests] == [
             ["One.", "Two."], ["One.", "Two.", "Three."], ["Two.", "Three.", "Four."], ["Three.", "Four."], ["Five."],
         ]  # fmt: skip
-        assert [request.current for request in seen.all] == [0, 1, 1, 1, 0]
-        assert [request.sentences for request in seen.all] == [2, 3, 3, 2, 1]
-        with pytest.raises(FocatError, match="--unconstrained keeps the last sentence"):
+        assert [request.current for request in decoder.requests] == [0, 1, 1, 1, 0]
+        assert [request.sentences for request in decoder.requests] == [2, 3, 3, 2, 1]
+        with pytest.raises(FocatError, match="constrained = False: keeps the last sentence"):
             ahead.translator(context=context, constrained=False)
         assert all(translation.text for translation in found if translation.source)
 
     def test_other_windows_than_in_training(self, model: Model) -> None:
         lines = ["A.", "B.", "C.", "D.", "E.", "F."]
         for window in (1, 2, 6):
-            requests = asked(model.translator(window=window), lines)
+            requests = requests_of(model.translator(window=window), lines)
             assert [len(texts(model.tokenizer, r.source)) for r in requests] == [min(i + 1, window) for i in range(6)]
         assert len(list(model.translator(window=6).sentences(lines))) == 6
 
     @pytest.mark.parametrize("window", [1, 2, 5])
-    def test_segments_are_counted_from_the_current_sentence(self, window: int, runs: Path) -> None:
+    def test_segments_are_counted_from_the_extract_sentence(self, window: int, runs: Path) -> None:
         """In windows of any size, what is decoded has the probability that teacher forcing gives it."""
         embedded = loaded(tiny_run(runs, model={"segment_embeddings": "learned", "attention": "group"}))
         translator = embedded.translator(window=window, context="regenerate", beam=1)
-        seen = Requests(made_up=True)
-        list(translator.sentences(["One.", "Two.", "Three.", "Four.", "Five."], seen))
-        request = seen.all[-1]
-        ((found,),) = translator._searcher([request])
+        decoder = RecordingDecoder()
+        list(translator.sentences(["One.", "Two.", "Three.", "Four.", "Five."], decoder))
+        request = decoder.requests[-1]
+        ((found,),) = translator.engine([request])
         source, target = (torch.tensor([list(tokens)]) for tokens in (request.source, found.tokens))
         last = torch.tensor([window - 1])
         sides = [PaddedSequences(tokens, segments_of(tokens), last) for tokens in (source, target)]
@@ -234,7 +258,7 @@ class TestWindows:
     def test_learned_positions_have_an_end(self, runs: Path) -> None:
         learned = loaded(tiny_run(runs, model={"positions": "learned"}))
         assert len(list(learned.translator(window=3).sentences(["A.", "B."]))) == 2
-        with pytest.raises(FocatError, match="--window 4: this model has learned positions, for windows of at most 3"):
+        with pytest.raises(FocatError, match="window = 4: this model has learned positions, for windows of at most 3"):
             learned.translator(window=4)
 
     def test_context_that_does_not_fit_is_dropped_oldest_first(self, model: Model) -> None:
@@ -242,9 +266,9 @@ class TestWindows:
         tokens = len(model.tokenizer.source.encode(words.strip())) + 1
         long = (words * (40 // tokens)).strip()  # two of them are too much for 64 tokens
         lines = ["A.", long, "B.", long, "C."]
-        seen = Requests(made_up=True)
-        found = list(model.translator(context="regenerate").sentences(lines, seen))
-        assert [texts(model.tokenizer, request.source) for request in seen.all] == [
+        decoder = RecordingDecoder()
+        found = list(model.translator(context="regenerate").sentences(lines, decoder))
+        assert [texts(model.tokenizer, request.source) for request in decoder.requests] == [
             ["A."], ["A.", long], ["A.", long, "B."], ["B.", long], ["B.", long, "C."],
         ]  # fmt: skip
         assert [translation.shortened for translation in found] == [False, False, False, True, False]
@@ -252,17 +276,13 @@ class TestWindows:
     def test_a_long_translation_takes_room_too(self, model: Model) -> None:
         """Reused context counts by its own length, which may be more than that of its source."""
 
-        def long_answers(requests: Sequence[Request], _: Callable[[], Answers]) -> Answers:
-            asked.extend(requests)
-            return [[[Candidate([60] * 45, -1.0, True)]] for _ in requests]
-
-        asked: list[Request] = []
-        found = list(model.translator(context="reuse").sentences(["A.", "B.", "C."], long_answers))
-        assert [list(request.prefix).count(SEPARATOR) for request in asked] == [0, 1, 1]
+        decoder = RecordingDecoder(made_up=lambda _: [60] * 45)
+        found = list(model.translator(context="reuse").sentences(["A.", "B.", "C."], decoder))
+        assert [list(request.prefix).count(SEPARATOR) for request in decoder.requests] == [0, 1, 1]
         assert found[2].shortened
 
 
-class TestSameAnswers:
+class TestSameResults:
     """What comes out does not depend on how the work was cut."""
 
     @pytest.mark.parametrize("context", ["regenerate", "reuse"])
@@ -273,7 +293,7 @@ class TestSameAnswers:
 
         expected = translations(DOCUMENTS)
         assert translations(DOCUMENTS, batch_tokens=60) == expected
-        assert translations(DOCUMENTS, ahead=3) == expected
+        assert translations(DOCUMENTS, lookahead=3) == expected
         assert translations(DOCUMENTS[2:]) == expected[2:]
 
     def test_sampling_too(self, model: Model) -> None:
@@ -282,43 +302,38 @@ class TestSameAnswers:
             return [[t.text for t in document] for document in translator.translate(DOCUMENTS)]
 
         first = sampled()
-        assert first == sampled(batch_tokens=100, ahead=3)
+        assert first == sampled(batch_tokens=100, lookahead=3)
         assert first != sampled(seed=2)
 
     def test_documents_run_side_by_side(self, model: Model) -> None:
-        seen = Requests(made_up=True)
+        decoder = RecordingDecoder()
         lines = [line for document in DOCUMENTS for line in (*document, None)]
-        list(model.translator(context="reuse").sentences(lines, seen))
-        assert len(seen.rounds[0]) == len(DOCUMENTS)
-        assert len(seen.rounds) == max(map(len, DOCUMENTS))
+        list(model.translator(context="reuse").sentences(lines, decoder))
+        assert len(decoder.waves[0]) == len(DOCUMENTS)
+        assert len(decoder.waves) == max(map(len, DOCUMENTS))
 
-    def test_a_gpu_goes_on_at_once_with_sentences_that_have_waited(self, model: Model) -> None:
-        """Also when the first rounds were answered at an earlier time."""
+    def test_a_gpu_decodes_the_next_sentence_of_a_document_at_once(
+        self, model: Model, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         lines = [line for document in DOCUMENTS for line in (*document, None)]
         expected = list(model.translator(context="reuse", beam=2).sentences(lines))
+        monkeypatch.setattr(translator_module, "Engine", partial(Engine, static=True))
+        monkeypatch.setattr(translator_module, "MAX_CHAINED", 2)
         translator = model.translator(context="reuse", beam=2)
-        translator._searcher.static, translator._in_a_row = True, 2
-
-        def same(found: Iterable[Translation]) -> bool:
-            return [(t.text, pytest.approx(t.score, abs=1e-4)) for t in found] == [(t.text, t.score) for t in expected]
-
-        seen = Requests()
-        assert same(translator.sentences(lines, seen))
-        assert len(seen.rounds) == -(-max(map(len, DOCUMENTS)) // 2)
-        assert max(len(chain) for chain in seen.answers[0]) == 2
-        for known in range(1, len(seen.rounds) + 1):
-            earlier = iter(seen.answers[:known])
-            assert same(
-                translator.sentences(lines, lambda _, compute, earlier=earlier: next(earlier, None) or compute())
-            )
+        decoder = RecordingDecoder(translator.decoder)
+        found = list(translator.sentences(lines, decoder))
+        assert [t.text for t in found] == [t.text for t in expected]
+        assert [t.score for t in found] == [pytest.approx(t.score, abs=1e-4) for t in expected]
+        assert len(decoder.waves) < max(map(len, DOCUMENTS))
+        assert len(decoder.waves[0]) > len(DOCUMENTS)  # the first sentences, and some that follow
 
     def test_regenerate_is_reuse_with_what_it_decoded(self, model: Model) -> None:
         """Force the context that the whole window was decoded with: the current sentence comes out the same."""
         translator = model.translator(context="regenerate", beam=1)
-        requests = asked(translator, DOCUMENTS[0])
-        searcher = translator._searcher
+        requests = requests_of(translator, DOCUMENTS[0])
+        engine = translator.engine
         compared = 0
-        for request, (whole,) in zip(requests, searcher(requests), strict=True):
+        for request, (whole,) in zip(requests, engine(requests), strict=True):
             assert request.sentences is not None
             place = request.sentences - 1
             ends = [i + 1 for i, token in enumerate(whole.tokens) if token == SEPARATOR]
@@ -329,8 +344,8 @@ class TestSameAnswers:
                 - start
             )
             forced = Request(request.source, whole.tokens[:start], request.sentences, left, request.current)
-            ((current,),) = searcher([forced])
-            expected, found = current_sentence(whole, place, True), current_sentence(current, 0, True)
+            ((current,),) = engine([forced])
+            expected, found = extract_sentence(whole, place, True), extract_sentence(current, 0, True)
             assert found.tokens == expected.tokens
             assert found.log_probability == pytest.approx(expected.log_probability, abs=1e-4)
             compared += place > 0
@@ -348,74 +363,70 @@ class TestPaperRule:
         ],
     )
     def test_what_follows_the_last_separator(self, tokens: list[int], kept: list[int], score: float) -> None:
-        hypothesis = Hypothesis(tokens, [2.0 ** (i + 1) for i in range(len(tokens))], 0.0, 0.0, True)
-        found = current_sentence(hypothesis, 7, constrained=False)
+        hypothesis = Hypothesis(tokens, [2.0 ** (i + 1) for i in range(len(tokens))], 0.0, 0.0, False)
+        found = extract_sentence(hypothesis, 7, constrained=False)
         assert (found.tokens, found.log_probability) == (kept, score)
 
     def test_the_sentence_at_its_place(self) -> None:
-        hypothesis = Hypothesis([10, SEPARATOR, 12, SEPARATOR, 14, END], [1.0, 2.0, 4.0, 8.0, 16.0, 32.0], 0, 0, True)
-        assert current_sentence(hypothesis, 0, True) == Candidate([10], 3.0, True)
-        assert current_sentence(hypothesis, 1, True) == Candidate([12], 12.0, True)
-        assert current_sentence(hypothesis, 2, True) == Candidate([14], 48.0, True)
+        hypothesis = Hypothesis([10, SEPARATOR, 12, SEPARATOR, 14, END], [1.0, 2.0, 4.0, 8.0, 16.0, 32.0], 0, 0, False)
+        assert extract_sentence(hypothesis, 0, True) == DecodedSentence([10], 3.0, False)
+        assert extract_sentence(hypothesis, 1, True) == DecodedSentence([12], 12.0, False)
+        assert extract_sentence(hypothesis, 2, True) == DecodedSentence([14], 48.0, False)
 
     def test_nothing_is_asked_of_the_number_of_sentences(self, model: Model) -> None:
-        requests = asked(model.translator(context="regenerate", constrained=False), DOCUMENTS[0])
+        requests = requests_of(model.translator(context="regenerate", constrained=False), DOCUMENTS[0])
         assert {request.sentences for request in requests} == {None}
 
     def test_an_empty_translation_is_no_context(self, model: Model) -> None:
-        def empty(requests: Sequence[Request], _: Callable[[], Answers]) -> Answers:
-            prefixes.extend(request.prefix for request in requests)
-            return [[[Candidate([], -1.0, True)]] for _ in requests]
-
-        prefixes: list[Sequence[int]] = []
-        found = list(model.translator(context="reuse", constrained=False).sentences(["A.", "B."], empty))
+        decoder = RecordingDecoder(made_up=lambda _: [])
+        found = list(model.translator(context="reuse", constrained=False).sentences(["A.", "B."], decoder))
         assert [translation.text for translation in found] == ["", ""]
-        assert prefixes == [[], []]
+        assert [request.prefix for request in decoder.requests] == [[], []]
 
 
 class TestScores:
     def test_score_is_of_the_sentence_alone(self, model: Model) -> None:
         translator = model.translator(context="reuse", nbest=2, length_penalty=0.6)
-        seen = Requests()
-        found = list(translator.sentences(DOCUMENTS[0], seen))
-        for translation, request in zip(found, seen.all, strict=True):
-            (hypotheses,) = translator._searcher([request])
+        decoder = RecordingDecoder(translator.decoder)
+        found = list(translator.sentences(DOCUMENTS[0], decoder))
+        for translation, request in zip(found, decoder.requests, strict=True):
+            (hypotheses,) = translator.engine([request])
             scores = [alternative.score for alternative in translation.alternatives]
             assert scores == pytest.approx([hypothesis.score for hypothesis in hypotheses], abs=1e-5)
             assert translation.score == scores[0]
             assert translation.text == translation.alternatives[0].text
-            assert translation.cut != hypotheses[0].finished
+            assert translation.truncated == hypotheses[0].truncated
 
 
-class TestPieces:
+class TestChunks:
     def test_breaks_where_it_hurts_least(self, model: Model) -> None:
         vocabulary = model.tokenizer.source
         text = "The cat sleeps here, and the dog is old. Tom is here now and so is Max " * 3
-        pieces = pieces_of(text.strip(), vocabulary, 20, 20)
-        decoded = [vocabulary.decode(piece.tokens) for piece in pieces]
-        assert all(len(piece.tokens) <= 20 for piece in pieces)
-        assert all(piece.joint == " " for piece in pieces[:-1])
+        chunks = split_into_chunks(text.strip(), vocabulary, 20, 20)
+        decoded = [vocabulary.decode(chunk.tokens) for chunk in chunks]
+        assert all(len(chunk.tokens) <= 20 for chunk in chunks)
+        assert all(chunk.separator == " " for chunk in chunks[:-1])
         assert " ".join(decoded) == vocabulary.normalise(text.strip())
         assert decoded[0] in ("The cat sleeps here,", "The cat sleeps here, and the dog is old.")
 
     def test_a_word_without_end_is_cut_between_tokens(self, model: Model) -> None:
         vocabulary = model.tokenizer.source
-        pieces = pieces_of("x" * 500, vocabulary, 30, 10)
-        assert {len(piece.tokens) for piece in pieces[:-1]} == {10}
-        assert {piece.joint for piece in pieces} == {""}
-        assert [t for piece in pieces for t in piece.tokens] == vocabulary.encode("x" * 500)
+        chunks = split_into_chunks("x" * 500, vocabulary, 30, 10)
+        assert {len(chunk.tokens) for chunk in chunks[:-1]} == {10}
+        assert {chunk.separator for chunk in chunks} == {""}
+        assert [t for chunk in chunks for t in chunk.tokens] == vocabulary.encode("x" * 500)
 
     def test_whole_if_it_fits(self, model: Model) -> None:
         tokens = model.tokenizer.source.encode("The cat sleeps.")
-        (piece,) = pieces_of("The cat sleeps.", model.tokenizer.source, len(tokens), 2)
-        assert piece.tokens == tokens
+        (chunk,) = split_into_chunks("The cat sleeps.", model.tokenizer.source, len(tokens), 2)
+        assert chunk.tokens == tokens
 
     @given(text=st.text(st.sampled_from("ab .,"), min_size=1, max_size=200), size=st.integers(4, 20))
     @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     def test_nothing_is_lost(self, text: str, size: int, model: Model) -> None:
-        pieces = pieces_of(text.strip() or "a", model.tokenizer.source, size, size)
-        assert all(0 < len(piece.tokens) <= size for piece in pieces)
-        found = "".join(model.tokenizer.source.decode(piece.tokens) for piece in pieces)
+        chunks = split_into_chunks(text.strip() or "a", model.tokenizer.source, size, size)
+        assert all(0 < len(chunk.tokens) <= size for chunk in chunks)
+        found = "".join(model.tokenizer.source.decode(chunk.tokens) for chunk in chunks)
         assert found.replace(" ", "") == (text.strip() or "a").replace(" ", "")
 
 
@@ -430,10 +441,8 @@ class TestMemory:
             for read in itertools.count(1):
                 yield f"Sentence {read} of a document that never ends."
 
-        translator = model.translator(context=context, ahead=100)
-        arriving = translator.sentences(
-            endless(), lambda requests, _: [[[Candidate([60], -1.0, True)]]] * len(requests)
-        )
+        translator = model.translator(context=context, lookahead=100)
+        arriving = translator.sentences(endless(), ForgetfulDecoder())
 
         def least(count: int) -> int:
             """The least memory held at any moment of so many sentences, whatever the batch is at."""

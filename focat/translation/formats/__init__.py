@@ -1,7 +1,7 @@
-"""Files to translate: text, JSON lines, subtitles, running text. Every format streams, and knows how to write itself.
+"""Files to translate: text, JSON lines, subtitles, running text. Every format streams.
 
-A file is a row of parts. A part has sentences to translate, none or some, and is written once they are translated;
-what is not language stays as it is, byte for byte.
+A file is a sequence of segments. A segment has zero or more sentences to translate, and is written when they are
+translated; everything else is copied byte for byte.
 """
 
 from __future__ import annotations
@@ -10,42 +10,53 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from focat.corpus.text_files import DECOMPRESSORS
-from focat.errors import FocatError
-from focat.translation.formats.jsonl import jsonl_parts
+from focat.errors import FocatError, ParameterError
+from focat.translation.formats.jsonl import jsonl_segments
 from focat.translation.formats.lines import InputLines
-from focat.translation.formats.parts import Part, Showing
-from focat.translation.formats.subtitles import srt_parts, vtt_parts
-from focat.translation.formats.text import running_parts, text_parts
+from focat.translation.formats.segments import FileSegment, OutputOptions
+from focat.translation.formats.subtitles import srt_segments, vtt_segments
+from focat.translation.formats.text import running_text_segments, text_segments
 
-__all__ = ["FORMATS", "InputLines", "Part", "Showing", "format_of", "parts_of"]
+__all__ = ["FORMATS", "FileSegment", "InputLines", "OutputOptions", "format_of", "read_segments"]
 
 FORMATS = ("text", "jsonl", "srt", "vtt")
 _ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".srt": "srt", ".vtt": "vtt"}
 
 
 def format_of(path: Path) -> str:
-    """The format that the end of a file's name stands for; text if it says nothing."""
+    """The format that a file's suffix stands for; text if it is unknown."""
     if path.suffix.lower() in DECOMPRESSORS:
         path = path.with_suffix("")
     return _ENDINGS.get(path.suffix.lower(), "text")
 
 
-def parts_of(lines: InputLines, name: str, showing: Showing, split: tuple[str, str] | None = None) -> Iterator[Part]:
-    """The parts of a file of this format; `split` gives the languages of running text, and cuts it into sentences."""
+def read_segments(
+    lines: InputLines, name: str, options: OutputOptions, split: tuple[str, str] | None = None
+) -> Iterator[FileSegment]:
+    """The segments of a file.
+
+    Args:
+        name: its format, one of FORMATS.
+        options: what is written of each translation.
+        split: source and target language of running text, which is split into sentences; None for other files.
+
+    Raises:
+        FocatError: there is no such format, or it has no place for what the options ask for.
+    """
     if name not in FORMATS:
-        raise FocatError(f"--format {name}: there is no such format; {', '.join(FORMATS)}")
+        raise ParameterError("format", name, f"there is no such format; choose from {', '.join(FORMATS)}")
     if split is not None:
         if name != "text":
-            raise FocatError(f"--split is for running text, not for {name}, where the sentences are given")
-        if not showing.plain:
-            raise FocatError("--split writes running text, which has no place for --scores or --nbest")
-        return running_parts(lines, *split)
+            raise FocatError(f"split: is for running text, not for {name}, where the sentences are given")
+        if not options.plain:
+            raise FocatError("split: running text has no place for scores or nbest")
+        return running_text_segments(lines, *split)
     match name:
         case "jsonl":
-            return jsonl_parts(lines, showing)
+            return jsonl_segments(lines, options)
         case "srt" | "vtt":
-            if not showing.plain:
-                raise FocatError(f"--format {name}: a cue has no place for --scores or --nbest")
-            return srt_parts(lines) if name == "srt" else vtt_parts(lines)
+            if not options.plain:
+                raise ParameterError("format", name, "a cue has no place for scores or nbest")
+            return srt_segments(lines) if name == "srt" else vtt_segments(lines)
         case _:
-            return text_parts(lines, showing)
+            return text_segments(lines, options)

@@ -1,4 +1,4 @@
-"""JSON lines: a document, or a sentence of one, on each line; what was in the line stays, translations are added.
+"""JSON lines: a document, or a sentence of one, on each line; translations are added to what is in the line.
 
 {"id": 7, "sentences": ["Where is the cat?", "It is asleep."]}     adds "translations": [...]
 {"document": "talk-7", "source": "Where is the cat?"}              adds "translation": "..."
@@ -10,37 +10,34 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from focat.corpus.text_files import is_blank
 from focat.translation.formats.lines import InputLines
-from focat.translation.formats.parts import Part, Showing, verbatim
+from focat.translation.formats.segments import FileSegment, OutputOptions, verbatim
 from focat.translation.result import Translation
 
 _EXPECTED = "expected an object with `sentences` or `source`, a list of sentences, or a sentence"
 
 
-def jsonl_parts(lines: InputLines, showing: Showing) -> Iterator[Part]:
-    """A part for each line. Neighbours that name the same `document` are one, if each is a single sentence."""
-    before: Part | None = None
+def jsonl_segments(lines: InputLines, options: OutputOptions) -> Iterator[FileSegment]:
+    """A segment for each line. Consecutive single sentences with the same `document` belong to one document."""
+    before: FileSegment | None = None
     name_before: object = None
     for text, end in lines.plain():
         if is_blank(text):
-            part, name = verbatim(lines.number, end), name_before
+            segment, name = verbatim(lines.number, end), name_before
         else:
             record = _read(lines, text)
             sentences, name = _sentences(lines, record), _document(record)
-            part = Part(lines.number, sentences, partial(_write, record, showing, end))
+            segment = FileSegment(lines.number, sentences, partial(_write, record, options, end))
         if before is not None:
-            yield _ended(before, name is None or name != name_before)
-        before, name_before = part, name
+            yield replace(before, ends_document=name is None or name != name_before)
+        before, name_before = segment, name
     if before is not None:
         yield before
-
-
-def _ended(part: Part, ends: bool) -> Part:
-    return Part(part.line, part.sentences, part.write, ends_document=ends, lost=part.lost)
 
 
 def _read(lines: InputLines, text: str) -> Any:
@@ -53,18 +50,18 @@ def _read(lines: InputLines, text: str) -> Any:
 
 
 def _sentences(lines: InputLines, record: Any) -> tuple[str, ...]:
-    value, place = record, "the line"
+    value, where = record, "the line"
     if isinstance(record, dict):
         field = next((name for name in ("sentences", "source") if name in record), None)
         if field is None:
             raise lines.error(f"no field `sentences` or `source`; {_EXPECTED}")
-        value, place = record[field], f"`{field}`"
+        value, where = record[field], f"`{field}`"
     found = [value] if isinstance(value, str) else value
     if not isinstance(found, list):
-        raise lines.error(f"{place} is neither a sentence nor a list of sentences; {_EXPECTED}")
+        raise lines.error(f"{where} is neither a sentence nor a list of sentences; {_EXPECTED}")
     for i, sentence in enumerate(found):
         if not isinstance(sentence, str):
-            raise lines.error(f"entry {i + 1} of {place} is not a string; {_EXPECTED}")
+            raise lines.error(f"entry {i + 1} of {where} is not a string; {_EXPECTED}")
     try:
         json.dumps(record, ensure_ascii=False).encode()  # JSON can spell half a character, which no file can hold
     except UnicodeEncodeError as error:
@@ -74,39 +71,39 @@ def _sentences(lines: InputLines, record: Any) -> tuple[str, ...]:
 
 
 def _document(record: Any) -> object:
-    """What joins neighbouring sentences to a document; None if nothing does."""
-    name = record.get("document") if isinstance(record, dict) and _is_one(record) else None
+    """The name of the document that a single sentence belongs to; None if it has none."""
+    name = record.get("document") if isinstance(record, dict) and _is_single(record) else None
     return None if name is None else json.dumps(name, sort_keys=True)
 
 
-def _write(record: Any, showing: Showing, end: str, translations: Sequence[Translation]) -> str:
+def _write(record: Any, options: OutputOptions, end: str, translations: Sequence[Translation]) -> str:
     texts = [translation.text for translation in translations]
-    alone = _is_one(record)
+    single = _is_single(record)
     if not isinstance(record, dict):
-        if showing.plain:
-            return _dumped(texts[0] if alone else texts) + end
-        record = {"source" if alone else "sentences": record}
-    added: dict[str, Any] = {"translation": texts[0]} if alone else {"translations": texts}
-    if showing.scores:
+        if options.plain:
+            return _dump(texts[0] if single else texts) + end
+        record = {"source" if single else "sentences": record}
+    added: dict[str, Any] = {"translation": texts[0]} if single else {"translations": texts}
+    if options.scores:
         scores = [translation.score for translation in translations]
-        added |= {"score": scores[0]} if alone else {"scores": scores}
-    if showing.nbest > 1:
+        added |= {"score": scores[0]} if single else {"scores": scores}
+    if options.nbest > 1:
         nbest = [
             [
                 {"text": alternative.text, "score": alternative.score}
-                for alternative in showing.alternatives(translation)
+                for alternative in options.alternatives(translation)
             ]
             for translation in translations
         ]
-        added["nbest"] = nbest[0] if alone else nbest
-    return _dumped({**record, **added}) + end
+        added["nbest"] = nbest[0] if single else nbest
+    return _dump({**record, **added}) + end
 
 
-def _is_one(record: Any) -> bool:
-    """Whether it is a single sentence rather than a list of them."""
+def _is_single(record: Any) -> bool:
+    """Whether it is a single sentence rather than a list of sentences."""
     value = record.get("sentences", record.get("source")) if isinstance(record, dict) else record
     return isinstance(value, str)
 
 
-def _dumped(content: Any) -> str:
+def _dump(content: Any) -> str:
     return json.dumps(content, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The lines of a file to translate, exactly as they are, or of standard input."""
+"""The lines of a file to translate, or of standard input, exactly as they are."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class InputLines(Lines):
         """Each line and its end, without a byte-order mark."""
         for line in self:
             text = line.removeprefix(_BOM) if self.number == 1 else line
-            yield cut_end(text)
+            yield split_line_end(text)
 
     def _open(self) -> io.BufferedReader:
         if not self._stdin:
@@ -48,7 +48,7 @@ class InputLines(Lines):
             raise FocatError("standard input is closed: name a file, or pipe something in") from None
 
 
-def cut_end(line: str) -> tuple[str, str]:
+def split_line_end(line: str) -> tuple[str, str]:
     """A line without its end, and the end: a line feed, perhaps with a carriage return before it."""
     text = line.removesuffix("\n")
     if text != line:

@@ -1,7 +1,7 @@
-"""SRT and WebVTT subtitles: one cue in, one cue out; all but the words stays as it is, byte for byte.
+"""SRT and WebVTT subtitles: one cue in, one cue out; everything but the words is copied byte for byte.
 
-A library that models subtitles would write its own idea of the file: other numbers, no notes, no positions, no styles.
-So a file is read as what it is, lines, among which the text of each cue is found by the timing line above it.
+A subtitle library would write its own model of the file: other numbers, no notes, no positions, no styles. So the
+file is read as lines, among which the text of each cue is found by the timing line above it.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from dataclasses import dataclass
 from functools import partial
 
 from focat.errors import FocatError
-from focat.translation.formats.lines import InputLines, cut_end
-from focat.translation.formats.parts import Part, verbatim
+from focat.translation.formats.lines import InputLines, split_line_end
+from focat.translation.formats.segments import FileSegment, verbatim
 from focat.translation.result import Translation
 
-_WIDTH = 42  # characters of a line that are read with ease: what broadcasters ask for
+_WIDTH = 42  # characters of a line: what broadcasters ask for
 _TIME = r"(?:\d+:)?\d{1,2}:\d{2}[.,]\d{1,3}"
 _TIMING = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s.*)?$")
-_NEARLY_TIMING = re.compile(r"\s*\d+(?:[:.,]\d+)+\s*-{1,3}>\s*\d")  # what was meant to be one
+_NEARLY_TIMING = re.compile(r"\s*\d+(?:[:.,]\d+)+\s*-{1,3}>\s*\d")  # a mistyped one
 _OVERRIDES = re.compile(r"(?:\{\\[^}]*\})+")  # {\an8} and the like, in front of a cue
 _TAG = re.compile(r"</?[A-Za-z0-9][^<>]*>|\{\\[^}]*\}")
 _OPENING = re.compile(r"\s*(<([A-Za-z]+)[^<>/]*>)")
 _UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u4e00-\u9fff]")  # Thai and Lao, Japanese, Chinese
-_DASH = re.compile(r"\s*[-‐‑–—]\s*(?=\S)")  # begins what someone says, where two speak
+_DASH = re.compile(r"\s*[-‐‑–—]\s*(?=\S)")  # starts an utterance where two people speak
 
 
-def srt_parts(lines: InputLines) -> Iterator[Part]:
+def srt_segments(lines: InputLines) -> Iterator[FileSegment]:
     """The cues of a SubRip file, and what stands between them."""
     between: list[str] = []  # lines that are not part of a cue's text
     body: list[str] = []
@@ -39,7 +39,7 @@ def srt_parts(lines: InputLines) -> Iterator[Part]:
         if _is_timing(line, lines):
             text, rest = _without_next_number(body, number, line_follows=True)
             if cues:
-                yield cue_part(start, text, _srt_words, _srt_text)
+                yield cue_segment(start, text, _srt_unescape, _srt_escape)
             before = [*between, *rest]
             number = _number(before)
             yield verbatim(lines.number, "".join([*before, line]))
@@ -50,26 +50,26 @@ def srt_parts(lines: InputLines) -> Iterator[Part]:
             between.append(line)
     if cues:
         text, rest = _without_next_number(body, number)
-        yield cue_part(start, text, _srt_words, _srt_text)
+        yield cue_segment(start, text, _srt_unescape, _srt_escape)
         between = rest
     elif any(line.strip("\ufeff \t\r\n") for line in between):
         raise FocatError(
-            f"{lines.path}: has no line like `00:00:01,000 --> 00:00:02,000`; is this SRT? (--format names others)"
+            f"{lines.path}: has no line like `00:00:01,000 --> 00:00:02,000`; is this SRT? (format names others)"
         )
     yield verbatim(lines.number, "".join(between))
 
 
-def vtt_parts(lines: InputLines) -> Iterator[Part]:
-    """The cues of a WebVTT file; its header, notes, styles, regions, names and positions stay as they are."""
+def vtt_segments(lines: InputLines) -> Iterator[FileSegment]:
+    """The cues of a WebVTT file; its header, notes, styles, regions, names and positions are copied."""
     between: list[str] = []
     body: list[str] | None = None  # the text of the cue that is being read
     start = 0
     for line in lines:
         if lines.number == 1 and not re.match(r"\ufeff?WEBVTT(?:[ \t\r\n]|$)", line):
-            raise lines.error("does not begin with WEBVTT; is this WebVTT? (--format names others)")
+            raise lines.error("does not begin with WEBVTT; is this WebVTT? (format names others)")
         timing = _is_timing(line, lines)
         if body is not None and (timing or not line.strip()):  # a blank line ends a cue, and so does the next one
-            yield cue_part(start, body, _vtt_words, _vtt_text)
+            yield cue_segment(start, body, _vtt_unescape, _vtt_escape)
             body = None
         if body is not None:
             body.append(line)
@@ -79,18 +79,18 @@ def vtt_parts(lines: InputLines) -> Iterator[Part]:
             yield verbatim(lines.number, "".join(between))
             between, body, start = [], [], lines.number + 1
     if body is not None:
-        yield cue_part(start, body, _vtt_words, _vtt_text)
+        yield cue_segment(start, body, _vtt_unescape, _vtt_escape)
     if lines.number == 0:
         raise FocatError(f"{lines.path}: is empty; a WebVTT file begins with WEBVTT")
     yield verbatim(lines.number, "".join(between))
 
 
 def _is_timing(line: str, lines: InputLines) -> bool:
-    """Whether the times of a cue are in this line; if they only seem to be, the cue would be lost in another one."""
+    """Whether this line is the timing of a cue; a mistyped one is an error, lest its cue be lost."""
     if _TIMING.match(line):
         return True
     if _NEARLY_TIMING.match(line):
-        raise lines.error(f"{line.strip()}: is no timing like `00:00:01,000 --> 00:00:02,000`; mend it")
+        raise lines.error(f"{line.strip()}: is no timing like `00:00:01,000 --> 00:00:02,000`; correct it")
     return False
 
 
@@ -126,7 +126,7 @@ def _without_next_number(
 
 
 @dataclass(frozen=True)
-class Turn:
+class Utterance:
     """What one person says in a cue."""
 
     dash: str
@@ -136,43 +136,45 @@ class Turn:
 
 @dataclass(frozen=True)
 class Cue:
-    """The text of a cue, taken apart."""
+    """The parts of a cue's text."""
 
     opening: str  # what encloses all of it
     closing: str
     every_line: bool  # whether it encloses each line rather than the whole
-    turns: Sequence[Turn]
+    utterances: Sequence[Utterance]
     width: int
     eol: str
     end: str
 
-    def write(self, spell: Callable[[str], str], translations: Sequence[Translation]) -> str:
-        """The same cue with these words."""
+    def write(self, escape: Callable[[str], str], translations: Sequence[Translation]) -> str:
+        """Render the cue with translations of its utterances."""
         lines: list[str] = []
-        for turn, translation in zip(self.turns, translations, strict=True):
-            first, *others = balanced(translation.text, turn.lines, self.width)
-            lines += [spell(line) for line in (turn.dash + first, *others)]
+        for utterance, translation in zip(self.utterances, translations, strict=True):
+            first, *others = break_lines(translation.text, utterance.lines, self.width)
+            lines += [escape(line) for line in (utterance.dash + first, *others)]
         if self.every_line:
             return self.eol.join(f"{self.opening}{line}{self.closing}" for line in lines) + self.end
         return self.opening + self.eol.join(lines) + self.closing + self.end
 
 
-def cue_part(line: int, body: Sequence[str], words: Callable[[str], str], spell: Callable[[str], str]) -> Part:
-    """The part of a cue's text; `words` reads what the format spells in its own way, and `spell` writes it."""
-    texts = [text for text, _ in map(cut_end, body) if text.strip()]
+def cue_segment(
+    line: int, body: Sequence[str], unescape: Callable[[str], str], escape: Callable[[str], str]
+) -> FileSegment:
+    """The segment of a cue's text; `unescape` and `escape` convert from and to the format's own spelling."""
+    texts = [text for text, _ in map(split_line_end, body) if text.strip()]
     opening, texts, closing, every_line = _enclosed(texts)
     lost = "styling of some words" if any(_TAG.search(text) for text in texts) else None
-    turns = [
-        Turn(turn.dash, words(turn.text), turn.lines)
-        for turn in _turns([" ".join(_TAG.sub("", text).split()) for text in texts])
-        if words(turn.text).strip()
+    utterances = [
+        Utterance(utterance.dash, unescape(utterance.text), utterance.lines)
+        for utterance in _utterances([" ".join(_TAG.sub("", text).split()) for text in texts])
+        if unescape(utterance.text).strip()
     ]
-    if not turns:
+    if not utterances:
         return verbatim(line, "".join(body))
-    eol, end = cut_end(body[0])[1] or "\n", cut_end(body[-1])[1]
-    width = max(_WIDTH, *(len(words(_TAG.sub("", text))) for text in texts))
-    cue = Cue(opening, closing, every_line, turns, width, eol, end)
-    return Part(line, [turn.text for turn in turns], partial(cue.write, spell), lost=lost)
+    eol, end = split_line_end(body[0])[1] or "\n", split_line_end(body[-1])[1]
+    width = max(_WIDTH, *(len(unescape(_TAG.sub("", text))) for text in texts))
+    cue = Cue(opening, closing, every_line, utterances, width, eol, end)
+    return FileSegment(line, [utterance.text for utterance in utterances], partial(cue.write, escape), lost=lost)
 
 
 def _enclosed(texts: list[str]) -> tuple[str, list[str], str, bool]:
@@ -204,26 +206,26 @@ def _enclosed(texts: list[str]) -> tuple[str, list[str], str, bool]:
     return opening, texts, closing, False
 
 
-def _turns(texts: Sequence[str]) -> list[Turn]:
-    """Lines joined; where a dash begins a line, someone else speaks, unless only one person has one."""
-    turns: list[Turn] = []
+def _utterances(texts: Sequence[str]) -> list[Utterance]:
+    """The lines joined to utterances; a dash starts a new one if the first line has a dash, too."""
+    utterances: list[Utterance] = []
     for text in texts:
         dash = _DASH.match(text)
-        dashes = turns and turns[0].dash
-        if not turns:
-            turns.append(Turn(dash[0] if dash else "", text[dash.end() if dash else 0 :], 1))
+        dashes = utterances and utterances[0].dash
+        if not utterances:
+            utterances.append(Utterance(dash[0] if dash else "", text[dash.end() if dash else 0 :], 1))
         elif dash and dashes:
-            turns.append(Turn(dash[0], text[dash.end() :], 1))
+            utterances.append(Utterance(dash[0], text[dash.end() :], 1))
         else:
-            last = turns[-1]
-            turns[-1] = Turn(last.dash, f"{last.text} {text}".strip(), last.lines + 1)
-    return turns
+            last = utterances[-1]
+            utterances[-1] = Utterance(last.dash, f"{last.text} {text}".strip(), last.lines + 1)
+    return utterances
 
 
-def balanced(text: str, lines: int, width: int) -> list[str]:
-    """A text broken into so many lines of about the same length, or more if one would be wider than `width`.
+def break_lines(text: str, lines: int, width: int) -> list[str]:
+    """Break a text into `lines` lines of about the same length, or more if one would be wider than `width`.
 
-    Lines like to end where a clause does. A script without spaces is broken anywhere; its characters are twice as wide.
+    Breaks after a clause are preferred. A script without spaces is broken anywhere; its characters are twice as wide.
     """
     words = text.split()
     if len(words) < 2:
@@ -256,17 +258,17 @@ def balanced(text: str, lines: int, width: int) -> list[str]:
     return found
 
 
-def _srt_words(text: str) -> str:
+def _srt_unescape(text: str) -> str:
     return text
 
 
-def _srt_text(line: str) -> str:
+def _srt_escape(line: str) -> str:
     return line.replace("-->", "→")  # or it might be read as a timing
 
 
-def _vtt_words(text: str) -> str:
+def _vtt_unescape(text: str) -> str:
     return html.unescape(text)
 
 
-def _vtt_text(line: str) -> str:
+def _vtt_escape(line: str) -> str:
     return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

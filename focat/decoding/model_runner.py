@@ -1,0 +1,209 @@
+"""Runs the models: prefill, decoding steps, and the hypotheses that come out of them.
+
+A hypothesis is scored by the log-probability of its tokens, divided by its length to the power of the length penalty.
+A forced prefix is read but not scored: it is the same for all hypotheses of a window.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from focat.config.schema import SearchSettings
+from focat.corpus.vocabulary import END
+from focat.decoding.beam import IDLE, BeamSearch, BeamState
+from focat.decoding.buffers import BucketShape, DecodeBuffers, PrefillBatch, SearchState, to_device_async
+from focat.decoding.constraints import min_length
+from focat.decoding.cuda_graphs import CudaGraphRunner
+from focat.decoding.linear import Int8Linear, PackedLinear, can_pack, replace_linear
+from focat.decoding.requests import Hypothesis, Request, ScheduledRequest
+from focat.decoding.scheduler import micro_batches
+from focat.decoding.selection import Selector, beam_topk, sample
+from focat.errors import FocatError
+from focat.model import EncoderOutput, Transformer, TreeKVCache
+from focat.windows.batch import PaddedSequences
+from focat.windows.segments import segments_of
+from focat.windows.splitmix64 import splitmix64
+
+NAN_SCORES = "the model's scores are not numbers (NaN): take an earlier checkpoint, or train anew"
+
+Finished = tuple[int, list[Hypothesis]]
+"""The id of a request and its n best hypotheses."""
+
+
+class ModelRunner:
+    """One model, or an ensemble of several, with the settings of the search."""
+
+    def __init__(self, models: Sequence[Transformer], settings: SearchSettings) -> None:
+        self.models = [model.eval() for model in models]
+        self.projections: list[Callable[[Tensor], Tensor]] = [model.project for model in models]
+        self.settings, self.beam = settings, settings.hypotheses
+        self.device = models[0].output_weight.device
+        if settings.int8 and self.device.type != "cpu":
+            raise FocatError("decoding.int8: only CPUs compute with eight-bit integers here; leave it out on a GPU")
+        if settings.int8 or all(map(can_pack, self.models)):
+            linear = Int8Linear if settings.int8 else PackedLinear
+            replaced = [replace_linear(linear, model) for model in self.models]
+            self.models, self.projections = map(list, zip(*replaced, strict=True))
+
+    def schedule(self, id: int, request: Request) -> ScheduledRequest:
+        """Work out what scheduling needs to know about a request."""
+        shortest = min_length(request.sentences, request.prefix_sentences, request.starts_sentence)
+        relative = int(self.settings.max_length_ratio * len(request.source)) + self.settings.max_length_offset
+        max_length = max(relative if request.max_length is None else request.max_length, shortest)
+        return ScheduledRequest(id, request, max_length, request.remaining_source())
+
+    # ------------------------------------------------------------------------------------------------ prefill
+
+    def prefill(self, requests: Sequence[ScheduledRequest]) -> SearchState:
+        """Encode the sources, read the prefixes, and decode the first token, in newly allocated memory.
+
+        Args:
+            requests: sorted by `read_length`; micro-batches of them are read together, so that there is little padding.
+        """
+        plain = [scheduled.request for scheduled in requests]
+        max_length = max(scheduled.max_length for scheduled in requests)
+        batch = PrefillBatch.collate(plain).to(self.device)
+        parts = [self._read(batch.view(*part)) for part in micro_batches(requests)]
+        columns = 1 + max(len(request.prefix) for request in plain) + self.beam * max_length
+        caches = [
+            TreeKVCache.concatenate(of_model, columns) for of_model in zip(*(part[0] for part in parts), strict=True)
+        ]
+        state = SearchState(self._new_search(self._initial_state(requests, max_length), max_length), caches)
+        self._decode_first(state.search, torch.cat([logits for _, logits in parts]))
+        for cache in caches:
+            cache.expand_beams(self.beam)
+        return state
+
+    def prefill_into(
+        self, buffers: DecodeBuffers, requests: Sequence[ScheduledRequest], prefix: int, run: CudaGraphRunner
+    ) -> None:
+        """The same in static buffers, all requests at once, their prefixes padded to `prefix` tokens.
+
+        Rows without a request are idle; they are filled up with the first one.
+        """
+        filled = [*requests, *(requests[0] for _ in range(buffers.shape.windows - len(requests)))]
+        search, shape = buffers.search, buffers.shape
+        search.state.copy_(self._initial_state(filled, shape.max_length))
+        search.reset()
+        search.mark_idle_from(len(requests))
+        batch = PrefillBatch.collate([scheduled.request for scheduled in filled], shape.source, prefix)
+        buffers.inputs.copy_(batch.to(self.device))
+
+        def work() -> None:
+            caches, logits = self._read(buffers.inputs.view(slice(None), shape.source, prefix))
+            self._decode_first(search, logits)
+            for cache, read in zip(buffers.caches, caches, strict=True):
+                cache.copy_from(read)
+
+        run(work, 1, buffers.graphs, ("prefill", prefix))
+        for cache in buffers.caches:
+            cache.length = prefix  # a replay does not count
+
+    def allocate_buffers(self, shape: BucketShape) -> DecodeBuffers:
+        """New static buffers with idle rows."""
+        current = torch.zeros(shape.windows, dtype=torch.long, device=self.device)
+        source, prefixes = (current.new_zeros(shape.windows, length) for length in (shape.source, shape.columns))
+        state = self._initial_state([self.schedule(IDLE, Request([END]))] * shape.windows, shape.max_length)
+        caches = []
+        for model in self.models:
+            side = PaddedSequences(source.clone(), source.clone(), current.clone())
+            hidden = model.output_weight.new_zeros(*source.shape, model.settings.d_model)
+            caches.append(
+                model.init_cache(EncoderOutput(hidden, side, current.clone()), self.beam, capacity=shape.columns)
+            )
+        search = self._new_search(state, shape.max_length)
+        return DecodeBuffers(search, caches, shape, PrefillBatch(source, current, prefixes))
+
+    def _read(self, batch: PrefillBatch) -> tuple[list[TreeKVCache], Tensor]:
+        """KV caches with one hypothesis to a window, and logits of the first token, (windows, 1, vocabulary)."""
+        source = PaddedSequences(batch.tokens, segments_of(batch.tokens), batch.current)
+        caches = [model.init_cache(model.encode(source), capacity=batch.prefixes.shape[1]) for model in self.models]
+        return caches, self._logits(caches, batch.prefixes, [None] * len(caches))
+
+    def _decode_first(self, search: BeamSearch, logits: Tensor) -> None:
+        """Decode the first token; all hypotheses of a window have the same logits, (windows, 1, vocabulary)."""
+        search.advance(logits.repeat(1, self.beam, 1), self._selector(search))
+
+    # ------------------------------------------------------------------------------------------------ steps
+
+    def step(self, state: SearchState, columns: Sequence[int | None] | None = None) -> None:
+        """Decode one token; attention spans so many columns of each model's cache, or those in use if not given."""
+        search = state.search
+        logits = self._logits(state.caches, search.last_tokens, columns or [None] * len(state.caches))
+        rows = search.advance(logits, self._selector(search))
+        for cache in state.caches:
+            cache.reorder(rows)
+
+    def _logits(self, caches: list[TreeKVCache], tokens: Tensor, columns: Sequence[int | None]) -> Tensor:
+        """Logits of the next token, (windows, beam, vocabulary), up to a constant; models are averaged evenly."""
+        logits = []
+        for model, project, cache, span in zip(self.models, self.projections, caches, columns, strict=True):
+            hidden = model.decode_step(cache, tokens, span, last_only=tokens.shape[1] > 1)[:, -1]  # (rows, d_model)
+            logits.append(project(hidden).float().view(-1, cache.beam, model.output_weight.shape[0]))
+        if len(logits) == 1:
+            return logits[0]
+        return torch.stack([of_model.log_softmax(-1) for of_model in logits]).logsumexp(0)
+
+    def _selector(self, search: BeamSearch) -> Selector:
+        settings = self.settings
+        if not settings.sample:
+            return beam_topk
+        return lambda totals, logits, mask: sample(
+            totals, logits, mask, search.uniforms, settings.temperature, settings.top_p
+        )
+
+    # ------------------------------------------------------------------------------------------------ state
+
+    def _initial_state(self, requests: Sequence[ScheduledRequest], max_length: int) -> BeamState:
+        plain, count = [scheduled.request for scheduled in requests], len(requests)
+        return BeamState(
+            request_id=self._column([scheduled.id for scheduled in requests])[:, 0],
+            step=torch.zeros(count, 1, dtype=torch.long, device=self.device),
+            max_length=self._column([scheduled.max_length for scheduled in requests]),
+            sentences=self._column([request.sentences or 0 for request in plain]),
+            closed=self._column([request.prefix_sentences for request in plain]).repeat(1, self.beam),
+            empty=self._column([request.starts_sentence for request in plain]).repeat(1, self.beam),
+            lengths=torch.zeros(count, self.beam, dtype=torch.long, device=self.device),
+            finished=torch.zeros(count, dtype=torch.bool, device=self.device),
+            uniforms=self._uniforms([scheduled.sampling_seed for scheduled in requests], max_length),
+        )
+
+    def _new_search(self, state: BeamState, max_length: int) -> BeamSearch:
+        settings = self.settings
+        return BeamSearch(state, max_length, settings.nbest, settings.length_penalty, single_start=not settings.sample)
+
+    def _column(self, values: Sequence[int]) -> Tensor:
+        return to_device_async(torch.tensor(values), self.device)[:, None]  # (windows, 1)
+
+    def _uniforms(self, seeds: list[int], max_length: int) -> Tensor:
+        """Random numbers from [0, 1) for sampling, (windows, beam, max length), a function of each request's seed."""
+        if not self.settings.sample:
+            return torch.zeros(len(seeds), self.beam, 0, device=self.device)
+        bits = [[splitmix64(max_length, self.settings.seed, seed, i) for i in range(self.beam)] for seed in seeds]
+        return to_device_async(torch.from_numpy((np.array(bits) >> np.uint64(11)) * 2.0**-53), self.device)
+
+    def collect(self, search: BeamSearch, rows: Tensor) -> list[Finished]:
+        """The results of these rows, (count,), whose windows are finished."""
+        if not len(rows):
+            return []
+        state, nbest = search.state, self.settings.nbest
+        lengths = state.lengths[rows, :nbest]
+        longest = int(lengths.max())
+        ended = search.ended.map(lambda values: values[rows, :nbest])
+        tokens, token_scores = (values[..., :longest].cpu().numpy() for values in (ended.tokens, ended.scores))
+        others = (values.tolist() for values in (state.request_id[rows], lengths, ended.truncated, ended.rank))
+        finished = []
+        for i, (id, *ranked) in enumerate(zip(*others, strict=True)):
+            best = []
+            for j, (length, truncated, score) in enumerate(zip(*ranked, strict=True)):
+                if score == -math.inf:
+                    break
+                scores = token_scores[i, j, :length].tolist()
+                best.append(Hypothesis(tokens[i, j, :length].tolist(), scores, sum(scores), score, truncated))
+            finished.append((id, best))
+        return finished

@@ -1,0 +1,155 @@
+"""Documents that are being translated: which window can be decoded next, and what its translation is context for."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from dataclasses import dataclass, field
+
+from focat.config.schema import SearchSettings, WindowSettings
+from focat.corpus.tokenizer import Vocabulary
+from focat.decoding.requests import Request
+from focat.translation.chunks import Chunk, split_into_chunks
+from focat.translation.sentence_decoder import DecodedSentence
+from focat.windows.builder import close_sentences, cut_window, join_window
+
+_MIN_CHUNK_TOKENS = 4
+
+
+@dataclass
+class OutputSentence:
+    """A sentence that was read and has not been returned yet."""
+
+    index: int
+    source: str
+    text: str
+    """What the model sees of it."""
+    chunks: list[Chunk] = field(default_factory=list)
+    """None before it is encoded."""
+    decoded: list[list[DecodedSentence]] = field(default_factory=list)
+    """The n best translations of each chunk."""
+    missing: int = 1
+    """Chunks that are not translated yet."""
+    shortened: bool = False
+    """Whether a window of it lost context because it was too long."""
+
+
+@dataclass(frozen=True)
+class SourceChunk:
+    """A sentence, or a chunk of one that is too long: the unit that windows are made of."""
+
+    sentence: OutputSentence
+    index: int
+    tokens: list[int]
+
+    @property
+    def seed(self) -> int:
+        """Seeds its sampling: unique, and independent of how the work is batched."""
+        return self.sentence.index + (self.index << 40)
+
+
+@dataclass(frozen=True)
+class ContextSentence:
+    """A translated sentence, as context of the following ones."""
+
+    source: list[int]
+    target: list[int]  # empty unless translations are reused
+
+
+@dataclass
+class DocumentStream:
+    """A document that is being read and translated."""
+
+    context: deque[ContextSentence]  # of the next sentence, oldest first
+    waiting: deque[OutputSentence] = field(default_factory=deque)
+    chunks: deque[SourceChunk] = field(default_factory=deque)  # the next ones, encoded
+    closed: bool = False  # whether all of it has been read
+    busy: bool = False  # whether a sentence is being translated that the next one needs
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to decode."""
+        return self.closed and not (self.waiting or self.chunks or self.busy)
+
+
+@dataclass(frozen=True)
+class WindowJob:
+    """A window to decode, and where its result belongs."""
+
+    document: DocumentStream
+    chunk: SourceChunk
+    request: Request
+    position: int  # of the current sentence among those that are decoded
+
+
+@dataclass(frozen=True)
+class JobBuilder:
+    """Builds the windows of documents, in order."""
+
+    vocabulary: Vocabulary
+    windows: WindowSettings
+    search: SearchSettings
+    reuse: bool
+    """Whether translations are the target context of the following sentences, which wait for them."""
+    constrained: bool
+    """Whether windows must have as many sentences as their source."""
+
+    def new_document(self) -> DocumentStream:
+        """A document without sentences."""
+        return DocumentStream(deque(maxlen=self.windows.before))
+
+    def next_job(self, document: DocumentStream) -> WindowJob | None:
+        """The next window of a document; None if it is not complete yet, or waits for a translation."""
+        if document.busy:
+            return None
+        after = self.windows.after
+        while len(document.chunks) <= after and document.waiting:
+            self._encode(document.waiting.popleft(), document)
+        if not document.chunks or (len(document.chunks) <= after and not document.closed):
+            return None
+        chunk = document.chunks.popleft()
+        job = self._build(document, chunk)
+        if self.reuse:
+            document.busy = True
+        else:
+            document.context.append(ContextSentence(chunk.tokens, []))
+        return job
+
+    def finish(self, job: WindowJob, decoded: list[DecodedSentence]) -> None:
+        """Store the result of a window, and make it context of the next one if translations are reused."""
+        sentence = job.chunk.sentence
+        sentence.decoded[job.chunk.index] = decoded
+        sentence.missing -= 1
+        if self.reuse:
+            job.document.busy = False
+            if decoded[0].tokens:  # an empty translation is no context
+                job.document.context.append(ContextSentence(job.chunk.tokens, decoded[0].tokens))
+
+    def _encode(self, sentence: OutputSentence, document: DocumentStream) -> None:
+        most = self.windows.max_tokens - 1
+        size = min(max(self.windows.max_tokens // self.windows.size - 1, _MIN_CHUNK_TOKENS), most)
+        sentence.chunks = split_into_chunks(sentence.text, self.vocabulary, most, size)
+        sentence.missing = len(sentence.chunks)
+        sentence.decoded = [[] for _ in sentence.chunks]
+        document.chunks.extend(SourceChunk(sentence, i, chunk.tokens) for i, chunk in enumerate(sentence.chunks))
+
+    def _build(self, document: DocumentStream, chunk: SourceChunk) -> WindowJob:
+        """The window of a chunk; what is reused counts by its own length, what is decoded by that of its source."""
+        context, current = list(document.context), len(document.context)
+        following = itertools.islice(document.chunks, self.windows.after)
+        source = [*(sentence.source for sentence in context), chunk.tokens, *(each.tokens for each in following)]
+        target_lengths = [*(len(sentence.target) for sentence in context), len(chunk.tokens)]
+        span = cut_window([len(tokens) for tokens in source], target_lengths, current, self.windows)
+        if span.dropped:
+            chunk.sentence.shortened = True
+        first_decoded = current if self.reuse else span.target.start
+        decoded_tokens = sum(len(source[i]) + 1 for i in range(first_decoded, span.target.stop))
+        request = Request(
+            source=join_window(source[i] for i in span.source),
+            prefix=close_sentences(context[i].target for i in range(span.target.start, first_decoded)),
+            sentences=len(span.target) if self.constrained else None,
+            max_length=int(self.search.max_length_ratio * decoded_tokens) + self.search.max_length_offset,
+            current=span.source_current,
+            seed=chunk.seed,
+        )
+        return WindowJob(document, chunk, request, current - first_decoded)

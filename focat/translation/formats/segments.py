@@ -1,0 +1,51 @@
+"""The segments of a file to translate, and what is written of each translation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from focat.translation.result import Alternative, Translation
+
+
+@dataclass(frozen=True)
+class FileSegment:
+    """A part of a file: the sentences to translate in it, and how it is written."""
+
+    line: int
+    """The line where it begins."""
+    sentences: Sequence[str]
+    """The sentences to translate."""
+    write: Callable[[Sequence[Translation]], str]
+    """Render the segment with translations, one for each sentence."""
+    ends_document: bool = False
+    """Whether a document ends here."""
+    lost: str | None = None
+    """What of it cannot be kept, to be reported to the user."""
+
+
+def verbatim(line: int, text: str, ends_document: bool = False) -> FileSegment:
+    """A segment that is copied as it is."""
+    return FileSegment(line, (), lambda _: text, ends_document)
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """What is written of each translation besides its text."""
+
+    scores: bool = False
+    nbest: int = 1
+
+    @property
+    def plain(self) -> bool:
+        """Whether only the text is written."""
+        return not self.scores and self.nbest == 1
+
+    def alternatives(self, translation: Translation) -> Sequence[Alternative]:
+        """The alternatives that are written."""
+        return translation.alternatives[: self.nbest]
+
+
+def score_text(score: float) -> str:
+    """A score with four decimals."""
+    return f"{score:.4f}"

@@ -16,7 +16,7 @@ from focat.files import check_parent_folder
 if TYPE_CHECKING:
     from focat.progress import Progress
 
-Name = TypeVar("Name", bound=str)
+Choice = TypeVar("Choice", bound=str)
 
 ConfigFile = Annotated[
     Path, typer.Argument(metavar="CONFIG", help="Settings file (YAML), or a recipe such as focat:s4to4.")
@@ -87,7 +87,7 @@ def split_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return [a for a in arguments if a not in overrides], overrides
 
 
-def names_between_commas(parameter: str, text: str, choices: Sequence[Name]) -> list[Name]:
+def names_between_commas(parameter: str, text: str, choices: Sequence[Choice]) -> list[Choice]:
     """Read a list such as `attention,losses`; the result is in the order of the choices."""
     given = [part.strip() for part in text.split(",") if part.strip()]
     for part in given:

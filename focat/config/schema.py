@@ -78,39 +78,15 @@ class WindowSettings(SettingsSection):
         return f"{self.size}to{sum(self.target) + 1}"
 
 
+_PRESET_SETTINGS = ("d_model", "d_ff", "encoder_layers", "decoder_layers", "heads", "dropout")
 PRESETS: dict[str, dict[str, Any]] = {
-    "tiny": {
-        "d_model": 64,
-        "d_ff": 256,
-        "encoder_layers": 2,
-        "decoder_layers": 2,
-        "heads": 4,
-        "dropout": 0.0,
-    },
-    "small": {
-        "d_model": 256,
-        "d_ff": 1024,
-        "encoder_layers": 4,
-        "decoder_layers": 4,
-        "heads": 4,
-        "dropout": 0.1,
-    },
-    "base": {
-        "d_model": 512,
-        "d_ff": 2048,
-        "encoder_layers": 6,
-        "decoder_layers": 6,
-        "heads": 8,
-        "dropout": 0.3,
-    },
-    "big": {
-        "d_model": 1024,
-        "d_ff": 4096,
-        "encoder_layers": 6,
-        "decoder_layers": 6,
-        "heads": 16,
-        "dropout": 0.3,
-    },
+    name: dict(zip(_PRESET_SETTINGS, values, strict=True))
+    for name, values in {
+        "tiny": (64, 256, 2, 2, 4, 0.0),
+        "small": (256, 1024, 4, 4, 4, 0.1),
+        "base": (512, 2048, 6, 6, 8, 0.3),
+        "big": (1024, 4096, 6, 6, 16, 0.3),
+    }.items()
 }
 
 

@@ -67,7 +67,7 @@ class Run:
         """
         run = cls(settings.training.output_dir)
         tokenizer = store.tokenizer
-        described = {
+        info = {
             "format": RUN_FORMAT,
             "source_vocabulary": tokenizer.source.size,
             "target_vocabulary": tokenizer.target.size,
@@ -76,11 +76,11 @@ class Run:
         }
         if (run.path / "config.yaml").exists() and (run.path / "model.json").exists():
             run._check_format()
-            run._check_same(settings, described)
+            run._check_same(settings, info)
         elif not (run.path / "model.json").exists() and run._files():
             raise FocatError(f"{run.path}: is not empty and holds no run; give another training.output_dir")
         run.path.mkdir(parents=True, exist_ok=True)
-        write_json(run.path / "model.json", described)  # first: what follows may be interrupted, and is ours
+        write_json(run.path / "model.json", info)  # first: what follows may be interrupted, and is ours
         tokenizer.save(run.path / "tokenizer")
         write_atomic(run.path / "config.yaml", dump_settings(settings))  # last: with it, the folder is a run
         return run
@@ -113,13 +113,13 @@ class Run:
     def build_model(self, settings: Settings | None = None) -> Transformer:
         """Build the model with newly initialised weights."""
         settings = settings or self.settings
-        described = self._described()
+        info = self._model_info()
         return Transformer(
             settings.model,
             settings.windows,
-            described["source_vocabulary"],
-            described["target_vocabulary"],
-            described["shift"],
+            info["source_vocabulary"],
+            info["target_vocabulary"],
+            info["shift"],
         )
 
     def weights_folder(self) -> Path:
@@ -150,20 +150,20 @@ class Run:
     def _files(self) -> list[Path]:
         return [f for f in self.path.iterdir() if f.suffix != PARTIAL_SUFFIX] if self.path.exists() else []
 
-    def _described(self) -> dict[str, Any]:
-        described: dict[str, Any] = json.loads((self.path / "model.json").read_text(encoding="utf-8"))
-        return described
+    def _model_info(self) -> dict[str, Any]:
+        info: dict[str, Any] = json.loads((self.path / "model.json").read_text(encoding="utf-8"))
+        return info
 
     def _check_format(self) -> None:
         """Refuse a run of another format before its settings or weights are misread."""
-        found = self._described().get("format", 1)
+        found = self._model_info().get("format", 1)
         if found != RUN_FORMAT:
             raise FocatError(
                 f"{self.path}: is a run of format {found}, and this focat reads format {RUN_FORMAT}; "
                 "use the focat that wrote it, or train it again"
             )
 
-    def _check_same(self, settings: Settings, described: dict[str, Any]) -> None:
+    def _check_same(self, settings: Settings, info: dict[str, Any]) -> None:
         before, now = (_flat(s.model_dump(exclude=_MAY_CHANGE)) for s in (self.settings, settings))
         for name in sorted(before.keys() | now.keys()):
             if before.get(name) != now.get(name):
@@ -171,7 +171,7 @@ class Run:
                     f"{self.path}: was begun with {name} = {before.get(name)}, not {now.get(name)}; "
                     "set it back, or give another training.output_dir"
                 )
-        if self._described() != described:
+        if self._model_info() != info:
             raise FocatError(f"{self.path}: was begun on another token store; give another training.output_dir")
 
 

@@ -25,7 +25,7 @@ lint: $(VENV)/.installed
 	$(RUN)/mypy
 
 docs: $(VENV)/.installed-docs
-	NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --strict
 
 wheel: $(VENV)/.installed-release
 	rm -rf dist

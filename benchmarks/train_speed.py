@@ -2,6 +2,7 @@
 
     python -m benchmarks.train_speed STORE                                    # two CPU cores, small batches
     python -m benchmarks.train_speed STORE --device cuda --batch-tokens 32768 --seconds 40
+    python -m benchmarks.train_speed STORE --device cuda --batch-tokens 8192 --gradient-accumulation 4 --systems focat
 
 Every system gets a process of its own and reads the store through the real loader. Both minimise the label-smoothed
 loss with fused AdamW, in bfloat16 on a GPU; tokens are real target tokens, padding does not count. Two rates are given:
@@ -80,13 +81,13 @@ def _measure(system: str, options: argparse.Namespace) -> Figures:
     from focat.corpus.store import Store
     from focat.progress import Progress
     from focat.run import Run
-    from focat.training.distributed import joined
+    from focat.training.distributed import init_distributed
     from focat.training.trainer import Trainer
     from focat.windows.loader import Prefetcher, pin_memory
 
     started = time.time() - _process_age()
     store = Store(Path(options.store))
-    with tempfile.TemporaryDirectory() as folder, joined(options.device) as processes:
+    with tempfile.TemporaryDirectory() as folder, init_distributed(options.device) as processes:
         settings = Settings.model_validate(
             {
                 "data": {"store": options.store},
@@ -96,6 +97,7 @@ def _measure(system: str, options: argparse.Namespace) -> Figures:
                 "training": {
                     "output_dir": folder + "/run",
                     "batch_tokens": options.batch_tokens,
+                    "gradient_accumulation": options.gradient_accumulation,
                     "device": options.device,
                 },
             }
@@ -146,13 +148,13 @@ def _marian(settings: Any, store: Any, device: Any, compiled: bool) -> Callable[
     model_settings = settings.model
     config = MarianConfig(
         vocab_size=store.tokenizer.source.size,
-        d_model=model_settings.width,
+        d_model=model_settings.d_model,
         encoder_layers=model_settings.encoder_layers,
         decoder_layers=model_settings.decoder_layers,
         encoder_attention_heads=model_settings.heads,
         decoder_attention_heads=model_settings.heads,
-        encoder_ffn_dim=model_settings.feedforward,
-        decoder_ffn_dim=model_settings.feedforward,
+        encoder_ffn_dim=model_settings.d_ff,
+        decoder_ffn_dim=model_settings.d_ff,
         max_position_embeddings=settings.windows.max_tokens,
         activation_function=model_settings.activation,
         dropout=model_settings.dropout,
@@ -171,24 +173,26 @@ def _marian(settings: Any, store: Any, device: Any, compiled: bool) -> Callable[
     smoothing = settings.objective.label_smoothing
 
     def update(update: Any) -> Any:
-        batch = update.batches[0].to(str(device))
-        tokens = batch.target.tokens
-        inputs = tokens.roll(1, -1)
-        inputs[:, 0] = START
-        with torch.autocast("cuda", torch.bfloat16) if device.type == "cuda" else nullcontext():
-            logits = run(
-                input_ids=batch.source.tokens,
-                attention_mask=(batch.source.tokens != PAD).long(),
-                decoder_input_ids=inputs,
-            ).logits
-            loss = F.cross_entropy(
-                logits.flatten(0, 1), tokens.flatten(), ignore_index=PAD, label_smoothing=smoothing, reduction="sum"
-            )
-            loss = loss / update.target_tokens
         optimizer.zero_grad()
-        loss.backward()
+        total = torch.zeros((), device=device)
+        for batch in (each.to(str(device)) for each in update.batches):
+            tokens = batch.target.tokens
+            inputs = tokens.roll(1, -1)
+            inputs[:, 0] = START
+            with torch.autocast("cuda", torch.bfloat16) if device.type == "cuda" else nullcontext():
+                logits = run(
+                    input_ids=batch.source.tokens,
+                    attention_mask=(batch.source.tokens != PAD).long(),
+                    decoder_input_ids=inputs,
+                ).logits
+                loss = F.cross_entropy(
+                    logits.flatten(0, 1), tokens.flatten(), ignore_index=PAD, label_smoothing=smoothing, reduction="sum"
+                )
+                loss = loss / update.target_tokens
+            loss.backward()
+            total += loss.detach()
         optimizer.step()
-        return loss.detach()
+        return total
 
     return update
 
@@ -222,6 +226,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--preset", default="base")
     parser.add_argument("--before", type=int, default=3)
     parser.add_argument("--batch-tokens", type=int, default=2048)
+    parser.add_argument("--gradient-accumulation", type=int, default=1)
     parser.add_argument("--chunk-tokens", type=int, default=16384)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--warmup", type=float, default=5)

@@ -38,7 +38,7 @@ def average_command(
 ) -> None:
     """Average the weights of checkpoints around the best one."""
     from focat.run import Run
-    from focat.training.averaging import average
+    from focat.training.averaging import average_checkpoints
 
-    chosen = average(Run.open(run), count, rule)
+    chosen = average_checkpoints(Run.open(run), count, rule)
     print(f"{run}/averaged: the mean of {len(chosen)} checkpoints: {', '.join(map(str, chosen))}")

@@ -55,7 +55,7 @@ from focat.experiments.results import (
 from focat.files import digest_of, disk_errors, sha256, write_atomic, write_json
 from focat.hardware import device_named
 from focat.run import Run
-from focat.training.averaging import average
+from focat.training.averaging import average_checkpoints
 from focat.training.trainer import train
 
 # Settings that change how training runs but not what it computes: a run continues when one of them changes.
@@ -252,7 +252,7 @@ class SystemTasks:
         state = train(self._training_settings(), self.progress)
         run = Run.open(self.run_folder)
         if self.plan.average > 1 and state.best is not None:
-            average(run, self.plan.average)
+            average_checkpoints(run, self.plan.average)
         weights = run.weights_folder()
         lines = run.log.read_text(encoding="utf-8").splitlines()
         logged = [record for record in map(json.loads, lines) if record["kind"] == "validation"]

@@ -1,4 +1,4 @@
-"""Averages of checkpoints (appendix A of the paper): the mean of the weights around the best one."""
+"""Checkpoint averaging (appendix A of the paper): the mean of the weights around the best one."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from focat.files import atomic_folder, write_json
 from focat.run import Run, read_weights
 
 
-def choose(updates: list[int], best: int, count: int, rule: AveragingRule) -> list[int]:
-    """Which validated checkpoints to average, in order.
+def select_checkpoints(updates: list[int], best: int, count: int, rule: AveragingRule) -> list[int]:
+    """The checkpoints to average, by update, in order.
 
     `closest` (the paper): the `count` nearest to the best, itself included; of two equally near, the later one.
     `next` (the authors' code): the best and those after it.
     """
     if rule == "next":
         return [update for update in updates if update >= best][:count]
-    place = updates.index(best)
-    nearest = sorted(range(len(updates)), key=lambda i: (abs(i - place), -i))[:count]
+    at = updates.index(best)
+    nearest = sorted(range(len(updates)), key=lambda i: (abs(i - at), -i))[:count]
     return [updates[i] for i in sorted(nearest)]
 
 
-def average(run: Run, count: int = 5, rule: AveragingRule = "closest") -> list[int]:
-    """Write the average to the run's `averaged/`; returns the updates that went into it."""
+def average_checkpoints(run: Run, count: int = 5, rule: AveragingRule = "closest") -> list[int]:
+    """Write the average of `count` checkpoints to the run's `averaged/`; return their updates."""
     best_file = run.path / "best"
     if not best_file.exists():
         raise FocatError(f"{run.path}: has no validated checkpoint yet; train it until its first validation")
     best = int(best_file.read_text(encoding="utf-8"))
     there = {int(folder.name): folder for folder in run.checkpoints()}
     validated = [update for update in sorted(there) if _validated(there[update])]
-    chosen = choose(validated, best, count, rule)
+    chosen = select_checkpoints(validated, best, count, rule)
     weights = mean_weights([there[update] for update in chosen])
     with atomic_folder(run.averaged) as unfinished:
         save_file(weights, unfinished / "weights.safetensors")

@@ -1,6 +1,6 @@
-"""Checkpoints: weights to use, and beside them all that training needs to go on as if nothing had happened.
+"""Checkpoints: the weights, and beside them all that training needs to resume exactly.
 
-A checkpoint appears whole, with a checksum of every file; one that was damaged later is told by it and passed over.
+A checkpoint is written atomically, with a checksum of every file; one that was damaged later is skipped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STATE, _WEIGHTS, _TRAINING = "state.json", "weights.safetensors", "training.saf
 
 @dataclass
 class TrainingState:
-    """Where training stands; with the tensors beside it, all there is to know."""
+    """The state of training, besides tensors."""
 
     update: int = 0
     epoch: int = 0
@@ -36,11 +36,11 @@ class TrainingState:
     skipped: int = 0  # updates left out because their gradient was not finite
     validations: list[tuple[int, float]] = field(default_factory=list)  # (update, criterion; lower is better)
     finished: bool = False
-    gradient_accumulation: int = 1  # fixed when training begins, whatever the number of processes it goes on with
+    gradient_accumulation: int = 1  # fixed at the start, whatever the number of processes it is resumed with
 
     @property
     def position(self) -> Position:
-        """The update that is next."""
+        """The next update."""
         return Position(self.epoch, self.update_in_epoch)
 
     @property
@@ -57,21 +57,32 @@ class TrainingState:
 def save_checkpoint(
     run: Run, state: TrainingState, weights: dict[str, Tensor], training: dict[str, Tensor], keep: int
 ) -> Path:
-    """Write a checkpoint, and put the others in order."""
+    """Write a checkpoint, and prune the others.
+
+    Args:
+        run: where to write it.
+        state: of training.
+        weights: the weights to use, by name.
+        training: other tensors, needed to resume.
+        keep: `training.keep_checkpoints`.
+
+    Returns:
+        The checkpoint's folder.
+    """
     folder = run.path / "checkpoints" / f"{state.update:07d}"
     with atomic_folder(folder) as unfinished:
         save_file(weights, unfinished / _WEIGHTS)
         save_file(training, unfinished / _TRAINING)
         write_json(unfinished / _STATE, asdict(state))
         write_json(unfinished / CHECKSUMS, {file.name: sha256(file) for file in sorted(unfinished.iterdir())})
-    tidy(run, state, keep)
+    prune_checkpoints(run, state, keep)
     return folder
 
 
-def tidy(run: Run, state: TrainingState, keep: int) -> None:
-    """Point `best` at the best checkpoint; delete what nothing needs any more, and what an interruption left behind.
+def prune_checkpoints(run: Run, state: TrainingState, keep: int) -> None:
+    """Point `best` at the best checkpoint; delete checkpoints that are not needed, and what an interruption left.
 
-    What stays is all that averaging may need around the best validation, now or later, and two to go on from.
+    Kept are those that averaging may need around the best validation, now or later, and two to resume from.
     """
     if state.best is None:
         (run.path / "best").unlink(missing_ok=True)
@@ -81,39 +92,43 @@ def tidy(run: Run, state: TrainingState, keep: int) -> None:
     best = updates.index(state.best[0]) if state.best else 0
     wanted = {*updates[max(0, best - keep + 1) : best + keep], *updates[-keep:]}
     checkpoints = run.checkpoints()
-    later = [folder for folder in checkpoints if int(folder.name) > state.update]  # damaged, so training went back
+    later = [folder for folder in checkpoints if int(folder.name) > state.update]  # damaged: an earlier one was resumed
     for folder in [*checkpoints[: -len(later) - 2], *later]:
         if int(folder.name) in wanted:
-            (folder / _TRAINING).unlink(missing_ok=True)  # the larger part; weights stay
+            (folder / _TRAINING).unlink(missing_ok=True)  # the larger part; the weights are kept
         else:
-            folder.rename(folder.with_name(f"{folder.name}.old{PARTIAL_SUFFIX}"))  # never half a checkpoint
+            folder.rename(folder.with_name(f"{folder.name}.old{PARTIAL_SUFFIX}"))  # atomic, unlike deletion
     for leftover in (run.path / "checkpoints").glob(f"*{PARTIAL_SUFFIX}"):
         shutil.rmtree(leftover)
 
 
 def load_checkpoint(run: Run, progress: Progress) -> tuple[TrainingState, Path] | None:
-    """The last checkpoint that training can go on from, or None if there is none; damaged ones are reported."""
+    """The last checkpoint that training can resume from, or None if there is none; damaged ones are reported.
+
+    Raises:
+        FocatError: all of them are damaged.
+    """
     damaged = []
     for folder in reversed(run.checkpoints()):
         if not (folder / _TRAINING).exists():
             continue
-        fault = _fault(folder)
-        if fault is None:
+        damage = _find_damage(folder)
+        if damage is None:
             content = json.loads((folder / _STATE).read_text(encoding="utf-8"))
             content["validations"] = [(update, value) for update, value in content["validations"]]
             return TrainingState(**content), folder
-        progress.log(f"{folder} is damaged ({fault}); going back to the checkpoint before it")
+        progress.log(f"{folder} is damaged ({damage}); resuming from the checkpoint before it")
         damaged.append(folder)
     if damaged:
         raise FocatError(
-            f"{run.path}: all checkpoints that training can go on from are damaged; give another "
+            f"{run.path}: all checkpoints that training can resume from are damaged; give another "
             "training.output_dir, and training.init_from with the weights of an older checkpoint"
         )
     return None
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, parameters: dict[str, nn.Parameter]) -> dict[str, Tensor]:
-    """The optimiser's state, by the names of the parameters."""
+    """The optimizer's state, on the CPU, as `state.parameter` → tensor."""
     return {
         f"{key}.{name}": value.detach().cpu().contiguous()
         for name, parameter in parameters.items()
@@ -124,7 +139,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, parameters: dict[str, nn
 def restore_optimizer(
     optimizer: torch.optim.Optimizer, parameters: dict[str, nn.Parameter], tensors: dict[str, Tensor]
 ) -> None:
-    """Give the optimiser back what `optimizer_tensors` took."""
+    """Load what `optimizer_tensors` returned into the optimizer."""
     for entry, value in tensors.items():
         key, _, name = entry.partition(".")
         if name in parameters:
@@ -136,11 +151,11 @@ def restore_optimizer(
 
 
 def training_tensors(folder: Path) -> dict[str, Tensor]:
-    """What training needs besides the weights."""
+    """The tensors of a checkpoint that are needed to resume, besides the weights."""
     return load_file(folder / _TRAINING)
 
 
-def _fault(folder: Path) -> str | None:
+def _find_damage(folder: Path) -> str | None:
     try:
         sums: dict[str, Any] = json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))
         wrong = [name for name, expected in sums.items() if sha256(folder / name) != expected]

@@ -1,4 +1,4 @@
-"""One process or many: what `torchrun` says about them, and what they must agree on."""
+"""One process or several: what `torchrun` says about them, and their collective operations."""
 
 from __future__ import annotations
 
@@ -19,64 +19,60 @@ class Processes:
     """This process among all that train one model."""
 
     rank: int
-    count: int
+    world_size: int
     device: torch.device
+    control_group: dist.ProcessGroup | None = None  # over the CPU, so that a GPU never waits for a small message
 
     @property
-    def first(self) -> bool:
-        """The one that writes files and speaks."""
+    def is_main(self) -> bool:
+        """Whether this process writes files and logs."""
         return self.rank == 0
 
     @property
-    def many(self) -> bool:
-        """Whether there are others."""
-        return self.count > 1
+    def distributed(self) -> bool:
+        """Whether there are several processes."""
+        return self.world_size > 1
 
-    def wait(self) -> None:
-        """Until all have come this far."""
-        if self.many:
-            dist.barrier(group=_talk())
+    def barrier(self) -> None:
+        """Wait until all processes have come this far."""
+        if self.distributed:
+            dist.barrier(group=self.control_group)
 
-    def agree(self, stop: bool, minutes: float) -> tuple[bool, float]:
-        """Stop if any process wants to; the time is the longest that any has seen."""
-        if not self.many:
-            return stop, minutes
-        said = torch.tensor([float(stop), minutes], dtype=torch.float64)
-        dist.all_reduce(said, dist.ReduceOp.MAX, group=_talk())
-        return bool(said[0]), float(said[1])
+    def all_reduce_max(self, *values: float) -> list[float]:
+        """The largest of each value over all processes."""
+        if not self.distributed:
+            return list(values)
+        reduced = torch.tensor(values, dtype=torch.float64)
+        dist.all_reduce(reduced, dist.ReduceOp.MAX, group=self.control_group)
+        return [float(value) for value in reduced]
 
-    def total(self, sums: torch.Tensor) -> torch.Tensor:
-        """The sum over all processes."""
-        if self.many:
-            shared = sums.to("cpu", copy=True)
-            dist.all_reduce(shared, group=_talk())
-            return shared
-        return sums
-
-
-_talking: list[dist.ProcessGroup] = []  # processes talk through the CPU, so that a GPU never waits for a word
-
-
-def _talk() -> dist.ProcessGroup:
-    return _talking[0]
+    def all_reduce_sum(self, sums: torch.Tensor) -> torch.Tensor:
+        """The sum of a tensor over all processes; on the CPU if there are several."""
+        if not self.distributed:
+            return sums
+        reduced = sums.to("cpu", copy=True)
+        dist.all_reduce(reduced, group=self.control_group)
+        return reduced
 
 
 @contextmanager
-def joined(device: str) -> Iterator[Processes]:
-    """Join the other processes, if `torchrun` has started any."""
-    count, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
-    place = _device(device, int(os.environ.get("LOCAL_RANK", "0")))
-    if place.type == "cuda":
-        torch.cuda.set_device(place)
-    if count == 1:
-        yield Processes(0, 1, place)
+def init_distributed(device: str) -> Iterator[Processes]:
+    """Join the other processes, if `torchrun` has started any.
+
+    Args:
+        device: a `training.device`: auto, cpu, cuda or cuda:N.
+    """
+    world_size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+    chosen = _device(device, int(os.environ.get("LOCAL_RANK", "0")))
+    if chosen.type == "cuda":
+        torch.cuda.set_device(chosen)
+    if world_size == 1:
+        yield Processes(0, 1, chosen)
         return
-    dist.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=timedelta(minutes=10))
-    _talking.append(dist.new_group(backend="gloo"))
+    dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo", timeout=timedelta(minutes=10))
     try:
-        yield Processes(rank, count, place)
+        yield Processes(rank, world_size, chosen, dist.new_group(backend="gloo"))
     finally:
-        _talking.clear()
         dist.destroy_process_group()
 
 

@@ -1,4 +1,4 @@
-"""What training tells: every figure to log.jsonl, a line now and then to the terminal, curves to TensorBoard."""
+"""The log of training: every figure to log.jsonl, progress to the terminal, curves to TensorBoard."""
 
 from __future__ import annotations
 
@@ -11,44 +11,49 @@ from focat.progress import Progress
 from focat.run import Run
 
 
-class Report:
-    """The log of a run, from the update it goes on from."""
+class TrainLogger:
+    """Writes the log of a run, from the update at which it is resumed.
+
+    Args:
+        run: its log.jsonl is continued; records after `update` are removed, since these updates happen again.
+        progress: for lines to the terminal.
+        update: the update of the checkpoint that training resumes from.
+    """
 
     def __init__(self, run: Run, progress: Progress, update: int) -> None:
         self._progress = progress
-        # What was logged after the checkpoint that training goes on from happens again, and is logged again.
         lines = run.log.read_text(encoding="utf-8").splitlines(keepends=True) if run.log.exists() else []
         write_atomic(run.log, "".join(line for line in lines if _update_of(line) <= update))
         self._log = run.log.open("a", encoding="utf-8")
-        self._curves = _tensorboard(run)
+        self._tensorboard = _tensorboard(run)
 
-    def write(self, kind: str, update: int, **figures: Any) -> None:
-        """One record."""
+    def record(self, kind: str, update: int, **figures: Any) -> None:
+        """Append one record, `train` or `validation`, to log.jsonl and TensorBoard."""
         record = {"kind": kind, "update": update, **figures}
         self._log.write(json.dumps(record, ensure_ascii=False) + "\n")
         self._log.flush()
-        if self._curves is not None:
+        if self._tensorboard is not None:
             for name, value in figures.items():
                 if isinstance(value, int | float):
-                    self._curves.add_scalar(f"{kind}/{name}", value, update)
+                    self._tensorboard.add_scalar(f"{kind}/{name}", value, update)
 
     def log(self, text: str) -> None:
-        """One line for whoever watches."""
+        """Print a line to the terminal."""
         self._progress.log(text)
 
     def status(self, text: str) -> None:
-        """How training stands, for whoever watches it live."""
+        """Show the state of training, in place of the last one."""
         self._progress.status(text)
 
     def close(self) -> None:
-        """The log is complete."""
+        """Close the files."""
         self._log.close()
-        if self._curves is not None:
-            self._curves.close()
+        if self._tensorboard is not None:
+            self._tensorboard.close()
 
 
 def training_line(figures: dict[str, Any]) -> str:
-    """Figures of the last updates, to be read at a glance."""
+    """One line for the terminal, from the figures of the last updates."""
     context = f", context {figures['context']:.3f}" if "context" in figures else ""
     left = figures["minutes_left"]
     return (
@@ -59,7 +64,7 @@ def training_line(figures: dict[str, Any]) -> str:
 
 
 def validation_line(figures: dict[str, Any]) -> str:
-    """The outcome of a validation."""
+    """One line for the terminal, from the figures of a validation."""
     context = f", context {figures['context']:.4f}, ratio {figures['ratio']:.3f}" if "context" in figures else ""
     bleu = f", BLEU {figures['bleu']:.2f}" if "bleu" in figures else ""
     best = " — best so far" if figures["best"] else f" — best was {figures['best_value']:.4f}"
@@ -67,7 +72,7 @@ def validation_line(figures: dict[str, Any]) -> str:
 
 
 def duration(minutes: float) -> str:
-    """Minutes as people say them."""
+    """Format minutes, in seconds, minutes or hours."""
     if minutes < 1.5:
         return f"{minutes * 60:.0f} s"
     return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
@@ -77,7 +82,7 @@ def _update_of(line: str) -> int:
     try:
         return int(json.loads(line)["update"])
     except (ValueError, KeyError):
-        return sys.maxsize  # cut off in the middle of a write
+        return sys.maxsize  # a line that was cut off while it was written
 
 
 def _tensorboard(run: Run) -> Any:

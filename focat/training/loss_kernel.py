@@ -1,7 +1,7 @@
 """The losses of a chunk and their gradient in one pass over the logits, for GPUs; elsewhere, plain torch.
 
-A row of logits is read once, stays in registers, and is overwritten by its gradient: the fewest bytes there can be.
-`objective.losses_and_gradient` says the same in five lines, and is what this must agree with.
+A row of logits is read once, stays in registers, and is overwritten by its gradient, for the least memory traffic.
+`objective.losses_and_gradient` is the reference that it agrees with.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WIDEST = 1 << 16  # entries of a row that the registers of one block can hold
 
 
 def fastest_kernel(device: torch.device, vocabulary: int, compiled: bool) -> Kernel:
-    """What computes losses and gradients best here."""
+    """The fastest implementation of `losses_and_gradient` for this device and vocabulary."""
     if triton is not None and device.type == "cuda" and vocabulary <= _WIDEST:
         return fused_losses_and_gradient
     return torch.compile(losses_and_gradient, dynamic=True) if compiled else losses_and_gradient

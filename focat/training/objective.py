@@ -31,41 +31,41 @@ def token_weights(target: PaddedSequences, discount: float | Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Losses:
-    """Sums over the tokens of one or more batches, as one tensor so that they travel together."""
+class LossSums:
+    """Sums of losses over the tokens of one or more batches, in one tensor, so that one collective adds them up."""
 
     sums: Tensor  # (6,) float64: tokens, their smoothed losses, their plain losses; of current and context each
 
     @classmethod
-    def of(cls, target: PaddedSequences, smoothed: Tensor, plain: Tensor) -> Losses:
-        """From the loss of every token, (windows, length) each: with label smoothing, and without."""
+    def from_tokens(cls, target: PaddedSequences, smoothed: Tensor, plain: Tensor) -> LossSums:
+        """Sum the losses of all tokens, (windows, length) each: with label smoothing, and without."""
         current = target.segments == target.current[:, None]
         masks = torch.stack([current, (target.segments >= 0) & ~current])  # (2, windows, length)
         values = torch.stack([torch.ones_like(plain), smoothed, plain])  # (3, windows, length)
         return cls((values.flatten(1).double() @ masks.flatten(1).double().T).flatten())
 
     @classmethod
-    def none(cls, device: torch.device | str) -> Losses:
-        """No tokens at all."""
+    def zero(cls, device: torch.device | str) -> LossSums:
+        """The sums over no tokens."""
         return cls(torch.zeros(6, dtype=torch.float64, device=device))
 
-    def __add__(self, other: Losses) -> Losses:
-        return Losses(self.sums + other.sums)
+    def __add__(self, other: LossSums) -> LossSums:
+        return LossSums(self.sums + other.sums)
 
-    def figures(self, discount: float) -> dict[str, float]:
-        """Means, each over its own tokens: a batch without context has no context loss, and no ratio."""
+    def means(self, discount: float) -> dict[str, float]:
+        """Mean losses, each over its own tokens; without context tokens there is no context loss and no ratio."""
         current_tokens, context_tokens, current, context, current_plain, _ = self.sums.tolist()
         tokens = current_tokens + context_tokens
-        figures = {
+        means = {
             "current": current / max(current_tokens, 1),
             "full": (current + context) / max(tokens, 1),
             "discounted": (current + discount * context) / max(tokens, 1),
             "current_nll": current_plain / max(current_tokens, 1),
         }
         if context_tokens:
-            figures["context"] = context / context_tokens
-            figures["ratio"] = figures["current"] / max(figures["context"], 1e-12)
-        return figures
+            means["context"] = context / context_tokens
+            means["ratio"] = means["current"] / max(means["context"], 1e-12)
+        return means
 
 
 def chunked_loss(
@@ -79,10 +79,18 @@ def chunked_loss(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The weighted sum of label-smoothed losses, and the loss of every token with and without smoothing.
 
-    `hidden` is (windows, length, width), `projection` (vocabulary, width), the rest (windows, length). Only the sum
-    has a gradient. `kernel` is a compiled `losses_and_gradient`.
+    Args:
+        hidden: (windows, length, width) representations that predict the labels.
+        projection: (vocabulary, width) output matrix.
+        labels, weights: (windows, length).
+        smoothing: label smoothing.
+        chunk: tokens whose logits exist at the same time.
+        kernel: a faster implementation of `losses_and_gradient`.
+
+    Returns:
+        The sum, (), which alone has a gradient; label-smoothed and plain losses, (windows, length) each.
     """
-    if not torch.is_grad_enabled():  # a parameter says even then that it wants a gradient
+    if not torch.is_grad_enabled():  # parameters require a gradient even then
         hidden, projection = hidden.detach(), projection.detach()
     total, smoothed, plain = _ChunkedLoss.apply(  # type: ignore[no-untyped-call]
         hidden.reshape(-1, hidden.shape[-1]),
@@ -113,9 +121,9 @@ class _ChunkedLoss(torch.autograd.Function):
         matrix = projection.to(hidden.dtype)  # (vocabulary, width)
         if not hidden.is_cuda:
             chunk = min(chunk, max(1, _CPU_LOGITS // len(matrix)))
-        wanted = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
-        hidden_gradient = torch.empty_like(hidden) if wanted else None
-        projection_gradient = torch.zeros_like(projection) if wanted else None
+        needs_gradient = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
+        hidden_gradient = torch.empty_like(hidden) if needs_gradient else None
+        projection_gradient = torch.zeros_like(projection) if needs_gradient else None
         smoothed, plain = (torch.empty(len(labels), device=hidden.device) for _ in range(2))
         for start in range(0, len(labels), chunk):
             part = slice(start, start + chunk)
@@ -152,7 +160,7 @@ def losses_and_gradient(
     exact = logits.float()
     log_total = torch.logsumexp(exact, -1)
     smoothed, plain = _losses(exact, log_total, labels, smoothing)
-    gradient = torch.exp(exact - log_total[:, None])  # what the model expects, less what is wanted
+    gradient = torch.exp(exact - log_total[:, None])  # predicted probabilities, less the labels below
     gradient -= smoothing / exact.shape[-1]
     gradient.scatter_add_(-1, labels[:, None], torch.full_like(plain, smoothing - 1)[:, None])
     gradient *= weights[:, None]

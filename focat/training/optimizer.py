@@ -1,9 +1,9 @@
-"""How weights move: Adam (the paper), or Muon, which needs fewer updates (Jordan et al., 2024).
+"""Optimizers: Adam (the paper), or Muon, which needs fewer updates (Jordan et al., 2024).
 
-Muon adds up gradients as momentum does, and then moves each matrix of the layers by the nearest orthogonal matrix: as
-far in directions that gradients rarely point to as in those they always point to. The size of its moves is that of
-Adam's (Liu et al., 2025), so both get along with the same learning rates. Embeddings, biases and the weights of
-normalisation are no such matrices, and stay with Adam.
+Muon replaces the momentum of each matrix of the layers by the nearest orthogonal matrix, so that it moves as far in
+directions that gradients rarely point to as in those they always point to. Its updates have the size of Adam's (Liu et
+al., 2025), so both take the same learning rates. Embeddings, biases and the weights of normalisation are updated by
+Adam.
 """
 
 from __future__ import annotations
@@ -20,28 +20,34 @@ from focat.model.attention import CrossAttention, SelfAttention
 from focat.model.layers import FeedForward
 
 _MOMENTUM = 0.95
-_SIZE = 0.2  # root mean square of a move of Adam's, in learning rates
+_UPDATE_RMS = 0.2  # root mean square of an update of Adam's, in learning rates
 _POLYNOMIAL = 3.4445, -4.7750, 2.0315  # Jordan's: brings every singular value near 1 in few steps
-_STEPS = 5
+_ITERATIONS = 5
 
 
-def optimiser_of(
+def build_optimizer(
     training: TrainingSettings, model: Transformer, parameters: Mapping[str, nn.Parameter]
 ) -> torch.optim.Optimizer:
-    """The optimiser that the settings ask for; `parameters` are what it moves, by their names in the model."""
-    how = {"betas": training.betas, "eps": training.epsilon, "weight_decay": training.weight_decay, "fused": True}
+    """Build the optimizer of `training.optimizer`.
+
+    Args:
+        training: the settings.
+        model: its linear layers are the matrices that Muon updates.
+        parameters: what is updated, by the names of the model's parameters.
+    """
+    adam = {"betas": training.betas, "eps": training.epsilon, "weight_decay": training.weight_decay, "fused": True}
     if training.optimizer == "adam":
-        return torch.optim.AdamW(parameters.values(), **how)  # type: ignore[arg-type]
-    blocks = matrices(model)
+        return torch.optim.AdamW(parameters.values(), **adam)  # type: ignore[arg-type]
+    blocks = matrix_parameters(model)
     return Muon(
         {parameter: blocks[name] for name, parameter in parameters.items() if name in blocks},
-        torch.optim.AdamW([parameter for name, parameter in parameters.items() if name not in blocks], **how),  # type: ignore[arg-type]
+        torch.optim.AdamW([parameter for name, parameter in parameters.items() if name not in blocks], **adam),  # type: ignore[arg-type]
         training.weight_decay,
     )
 
 
-def matrices(model: Transformer) -> dict[str, int]:
-    """The weights of linear layers by name, and how many matrices each is a stack of."""
+def matrix_parameters(model: Transformer) -> dict[str, int]:
+    """The weights of linear layers by name, and how many matrices are stacked in each."""
     stacked: dict[nn.Module, int] = {}
     for module in model.modules():
         if isinstance(module, SelfAttention):
@@ -58,9 +64,15 @@ def matrices(model: Transformer) -> dict[str, int]:
 
 
 class Muon(torch.optim.Optimizer):
-    """Matrices by Muon, everything else by Adam, whose groups and state are seen beside its own.
+    """Updates matrices by Muon and all other parameters by Adam, whose groups and state are part of its own.
 
-    Matrices of one shape are moved together, in a few launches: their momenta are one tensor, seen in parts as state.
+    Matrices of one shape are updated together, in a few launches: their momenta are one tensor, and views of it are
+    the state.
+
+    Args:
+        blocks: parameters to update by Muon, and how many matrices are stacked in each.
+        others: Adam for all others.
+        weight_decay: of the matrices.
     """
 
     def __init__(
@@ -81,7 +93,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
-        """Move all weights; where `found_inf` is 1, none, and nothing is remembered of the gradient."""
+        """Update all parameters and their state; none where `found_inf` is 1."""
         group = self.param_groups[0]
         infinite: Tensor = getattr(self, "found_inf", torch.zeros((), device=group["params"][0].device))
         self.others.found_inf = infinite  # type: ignore[attr-defined]
@@ -90,11 +102,11 @@ class Muon(torch.optim.Optimizer):
         if group["weight_decay"]:
             torch._foreach_mul_(group["params"], 1 - group["lr"] * group["weight_decay"] * finite)
         for stack in self.stacks:
-            stack.move(group["lr"], finite)
+            stack.update(group["lr"], finite)
 
 
 class _Stack:
-    """All matrices of one shape, from parameters that hold one of them or several."""
+    """All matrices of one shape, from parameters that hold one or several of them."""
 
     def __init__(self, shape: torch.Size, parts: Sequence[tuple[nn.Parameter, int]]) -> None:
         self.shape, self.parameters = shape, [parameter for parameter, _ in parts]
@@ -102,32 +114,32 @@ class _Stack:
         self.momentum = self.parameters[0].new_zeros(sum(self.counts), *shape)
 
     def parts(self, stacked: Tensor) -> tuple[Tensor, ...]:
-        """What belongs to each parameter, (its matrices, rows, columns)."""
+        """Split a tensor of all matrices by parameter, (its matrices, rows, columns) each."""
         return torch.split(stacked, self.counts)
 
-    def move(self, rate: float, finite: Tensor) -> None:
-        """Against momentum, made orthogonal."""
+    def update(self, rate: float, finite: Tensor) -> None:
+        """Add the gradients to the momenta, and subtract these, made orthogonal, from the parameters."""
         gradient = torch.cat([_gradient(parameter).reshape(-1, *self.shape) for parameter in self.parameters])
         gradient = torch.where(finite > 0, gradient, 0)
         self.momentum.mul_(1 - (1 - _MOMENTUM) * finite).add_(gradient)
-        ahead = gradient.add_(self.momentum, alpha=_MOMENTUM).mul_(finite)  # where momentum leads next (Nesterov)
-        far = rate * _SIZE * max(self.shape) ** 0.5  # an orthogonal matrix has entries of this many times less
+        nesterov = gradient.add_(self.momentum, alpha=_MOMENTUM).mul_(finite)
+        scale = rate * _UPDATE_RMS * max(self.shape) ** 0.5  # entries of an orthogonal matrix have RMS 1/√max(shape)
         weights = [parameter.view(-1, *self.shape) for parameter in self.parameters]
-        torch._foreach_add_(weights, self.parts(orthogonal(ahead)), alpha=-far)
+        torch._foreach_add_(weights, self.parts(orthogonalize(nesterov)), alpha=-scale)
 
 
 def _gradient(parameter: nn.Parameter) -> Tensor:
     return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
 
 
-def orthogonal(matrix: Tensor) -> Tensor:
-    """About the nearest matrices whose singular values are all 1, (matrices, rows, columns), by Newton and Schulz."""
+def orthogonalize(matrix: Tensor) -> Tensor:
+    """About the nearest orthogonal matrices, (matrices, rows, columns), by a Newton-Schulz iteration."""
     a, b, c = _POLYNOMIAL
     x = matrix / (matrix.norm(dim=(-2, -1), keepdim=True) + 1e-7)  # no singular value is above 1
     x = x.to(torch.bfloat16 if x.is_cuda else x.dtype)
     wide = x.shape[-2] <= x.shape[-1]
     x = x if wide else x.mT
-    for _ in range(_STEPS):
+    for _ in range(_ITERATIONS):
         square = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
     found: Tensor = (x if wide else x.mT).to(matrix.dtype, memory_format=torch.contiguous_format)

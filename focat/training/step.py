@@ -1,4 +1,4 @@
-"""What is differentiated, a batch to its discounted loss, and how it is made fast: compilation and precision."""
+"""The forward pass of training, from a batch to its discounted loss; compilation and precision."""
 
 from __future__ import annotations
 
@@ -19,34 +19,43 @@ _COMPILER = {
 
 
 class TrainingStep(nn.Module):
-    """A batch to its discounted loss, and the loss of each of its tokens with and without label smoothing."""
+    """Computes the discounted loss of a batch, and the loss of each token with and without label smoothing."""
 
     def __init__(self, model: Transformer, objective: ObjectiveSettings, compiled: bool) -> None:
         super().__init__()
         self.model, self.smoothing, self.chunk = model, objective.label_smoothing, objective.chunk_tokens
         self.kernel = fastest_kernel(model.output_weight.device, len(model.output_weight), compiled)
         if compiled:
-            torch.fx.experimental._config.use_duck_shape = False  # lengths that are equal once need not stay so
+            torch.fx.experimental._config.use_duck_shape = False  # equal lengths may differ in the next batch
             for layer in (*model.encoder, *model.decoder):
-                layer.compile(dynamic=True, options=_COMPILER)  # layers are alike: two are compiled, all run
+                layer.compile(dynamic=True, options=_COMPILER)  # one compilation serves all layers of a stack
 
     def forward(
         self, source: PaddedSequences, target: PaddedSequences, discount: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The sum over all tokens; (windows, length) of the others."""
+        """The forward pass.
+
+        Args:
+            source, target: the two sides of a batch.
+            discount: () weight of context tokens.
+
+        Returns:
+            The discounted, label-smoothed loss summed over all tokens, (); the label-smoothed and the plain loss of
+            each token, (windows, length) each.
+        """
         hidden = self.model(source, target)
         weights = token_weights(target, discount)
         projection = self.model.output_weight
         return chunked_loss(hidden, projection, target.tokens, weights, self.smoothing, self.chunk, self.kernel)
 
 
-def wants_compilation(training: TrainingSettings, device: torch.device) -> bool:
-    """Whether `training.compile` asks for it here."""
+def uses_compile(training: TrainingSettings, device: torch.device) -> bool:
+    """Whether to compile the model on this device, by `training.compile`."""
     return training.compile == "always" or (training.compile == "auto" and device.type == "cuda")
 
 
-def wants_half_precision(training: TrainingSettings, device: torch.device) -> bool:
-    """Whether `training.precision` asks for it here."""
+def uses_bfloat16(training: TrainingSettings, device: torch.device) -> bool:
+    """Whether to compute in bfloat16 on this device, by `training.precision`."""
     if training.precision == "auto":
         return device.type == "cuda" and torch.cuda.is_bf16_supported()
     return training.precision == "bfloat16"

@@ -1,10 +1,10 @@
-"""`focat train`: from batches to weights, for as long as the budget lasts, through any number of interruptions.
+"""`focat train`: the training loop, from batches to checkpoints, until the budget is spent.
 
 Tiny, on a CPU:   focat train focat:demo training.budget.updates=50
 Many GPUs:        torchrun --nproc-per-node 4 -m focat train CONFIG
 
-Nothing random carries over from update to update: dropout is seeded by the number of the batch, and the order of
-batches by the epoch. So a run that was killed and went on ends where it would have ended.
+No random state carries over from update to update: dropout is seeded by the number of the batch, and the order of
+batches by the epoch. So a run that was killed and resumed ends with the same weights.
 """
 
 from __future__ import annotations
@@ -33,33 +33,40 @@ from focat.training.checkpoints import (
     TrainingState,
     load_checkpoint,
     optimizer_tensors,
+    prune_checkpoints,
     restore_optimizer,
     save_checkpoint,
-    tidy,
     training_tensors,
 )
-from focat.training.distributed import Processes, joined
-from focat.training.logger import Report, training_line, validation_line
+from focat.training.distributed import Processes, init_distributed
+from focat.training.logger import TrainLogger, training_line, validation_line
 from focat.training.mixed_precision import MasterWeights
-from focat.training.objective import Losses
-from focat.training.optimizer import optimiser_of
-from focat.training.schedule import Spent, discount_at, learning_rate, share_spent
-from focat.training.step import TrainingStep, wants_compilation, wants_half_precision
+from focat.training.objective import LossSums
+from focat.training.optimizer import build_optimizer
+from focat.training.schedule import Elapsed, budget_fraction, discount_at, learning_rate
+from focat.training.step import TrainingStep, uses_bfloat16, uses_compile
 from focat.training.validation import bleu, bleu_sentences, dev_losses, translate_sentences
 from focat.windows.loader import Loader, Prefetcher, Update, pin_memory
 from focat.windows.splitmix64 import splitmix64
 
-_MOST_SKIPPED = 20  # updates in a row whose gradient is not finite: it will not get better by itself
+_MAX_SKIPPED = 20  # updates in a row whose gradient is not finite: training has diverged
 
 
 def train(settings: Settings, progress: Progress) -> TrainingState:
-    """Train, or go on with training, until the budget is spent; returns where training stands."""
-    with joined(settings.training.device) as processes:
+    """Train, or resume training, until the budget is spent.
+
+    Returns:
+        The state of training at its end.
+
+    Raises:
+        Interrupted: a signal asked to stop; everything is saved.
+    """
+    with init_distributed(settings.training.device) as processes:
         store = Store(settings.data.store)
-        with _held(settings.training.output_dir) if processes.first else nullcontext():
-            run = Run.create(settings, store) if processes.first else Run(settings.training.output_dir)
-            processes.wait()
-            trainer = Trainer(settings, store, run, processes, progress if processes.first else NULL_PROGRESS)
+        with _locked(settings.training.output_dir) if processes.is_main else nullcontext():
+            run = Run.create(settings, store) if processes.is_main else Run(settings.training.output_dir)
+            processes.barrier()
+            trainer = Trainer(settings, store, run, processes, progress if processes.is_main else NULL_PROGRESS)
             with _memory_errors(settings):
                 return trainer.train()
 
@@ -73,7 +80,7 @@ class Interrupted(Exception):
 
 
 class Trainer:
-    """One training run in one process."""
+    """Trains one run, in one of its processes."""
 
     def __init__(self, settings: Settings, store: Store, run: Run, processes: Processes, progress: Progress) -> None:
         self.settings, self.run, self.processes = settings, run, processes
@@ -82,10 +89,10 @@ class Trainer:
         self.dev = store.split("dev") if "dev" in store.splits else None
         training = settings.training
         self.device = processes.device
-        self.half = wants_half_precision(training, self.device)
+        self.bfloat16 = uses_bfloat16(training, self.device)
         if self.device.type == "cuda":
             torch.set_num_threads(1)  # the CPU only launches kernels: its own work is too small to share
-            torch.autograd.set_multithreading_enabled(False)  # nor is backward worth a thread that waits for this one
+            torch.autograd.set_multithreading_enabled(False)  # nor is backward worth a thread of its own
         torch.set_float32_matmul_precision("high")  # what is left in float32 may use TF32 on GPUs
 
         torch.manual_seed(training.seed)
@@ -94,7 +101,7 @@ class Trainer:
         self.state = (
             found[0]
             if found
-            else TrainingState(gradient_accumulation=max(training.gradient_accumulation, processes.count))
+            else TrainingState(gradient_accumulation=max(training.gradient_accumulation, processes.world_size))
         )
         self.loader = Loader(
             store.split("train"),
@@ -103,61 +110,63 @@ class Trainer:
             training.seed,
             self.state.gradient_accumulation,
             processes.rank,
-            processes.count,
+            processes.world_size,
         )
         if found:
             load_weights(self.model, found[1])
         elif training.init_from is not None:
-            for name in load_weights(self.model, _weights_of(training.init_from), may_lack="segment_embedding"):
-                progress.log(f"{training.init_from} has no {name}: it is learned from nothing")
-        self.masters = MasterWeights(self.model, self.half)
-        self.parameters = self.masters.named
-        self.optimizer = optimiser_of(training, self.model, self.parameters)
-        self.average = {name: p.detach().clone() for name, p in self.parameters.items()} if training.ema else {}
-        self._losses = Losses.none(self.device)  # since the last line of the log
+            for name in load_weights(self.model, _weights_folder(training.init_from), may_lack="segment_embedding"):
+                progress.log(f"{training.init_from} has no {name}: it starts from random values")
+        self.master_weights = MasterWeights(self.model, self.bfloat16)
+        self.parameters = self.master_weights.parameters
+        self.optimizer = build_optimizer(training, self.model, self.parameters)
+        self.ema = {name: p.detach().clone() for name, p in self.parameters.items()} if training.ema else {}
+        self._losses = LossSums.zero(self.device)  # since the last line of the log
         if found:
             self._restore(training_tensors(found[1]))
 
-        step = TrainingStep(self.model, settings.objective, wants_compilation(training, self.device))
-        self.step: nn.Module = DistributedDataParallel(step) if processes.many else step
+        self.step: nn.Module = TrainingStep(self.model, settings.objective, uses_compile(training, self.device))
+        if processes.distributed:
+            self.step = DistributedDataParallel(self.step)
+            self.master_weights.reduce_in_float32(self.step)
 
-        self._skipped = torch.zeros(2, device=self.device)  # in all, and in a row
+        self._skipped = torch.zeros(2, device=self.device)  # since the last checkpoint, and in a row
         self._tokens = 0
         self._signal: int | None = None
 
     # ---------------------------------------------------------------------------------------------------- the loop
 
     def train(self) -> TrainingState:
-        """Update, log, validate and save, until there is a reason to stop."""
+        """Update, log, validate and save, until the budget is spent or patience runs out."""
         training = self.settings.training
         if self.state.update:
-            self.progress.log(f"{self.run.path}: going on from update {self.state.update:,}")
-        if self.processes.first:
-            tidy(self.run, self.state, training.keep_checkpoints)
-        if self.state.finished and self._over():
-            self.progress.log(f"{self.run.path} is finished; a larger training.budget or patience would go on")
+            self.progress.log(f"{self.run.path}: resuming from update {self.state.update:,}")
+        if self.processes.is_main:
+            prune_checkpoints(self.run, self.state, training.keep_checkpoints)
+        if self.state.finished and self._is_over():
+            self.progress.log(f"{self.run.path} is finished; to train on, raise training.budget or training.patience")
             return self.state
         self.state.finished = False
-        self._describe()
-        report = Report(self.run, self.progress, self.state.update) if self.processes.first else None
-        self._resumed, self._minutes_before = time.monotonic(), self.state.minutes
-        last_saved, last_logged = self.state.minutes, self._resumed
+        self._log_setup()
+        logger = TrainLogger(self.run, self.progress, self.state.update) if self.processes.is_main else None
+        self._resumed_at, self._minutes_before = time.monotonic(), self.state.minutes
+        last_saved, last_logged = self.state.minutes, self._resumed_at
         updates = self.loader.updates(self.state.position)
         prefetcher = Prefetcher(map(pin_memory, updates) if self.device.type == "cuda" else updates)
-        with self._signals(), _closing(prefetcher), _closing(report):
+        with self._signals(), _closing(prefetcher), _closing(logger):
             for update in prefetcher:
                 rate, discount = self._update(update)
-                stop = self._count(update)
+                stop = self._advance(update)
                 if self.state.update % training.log_every == 0:
-                    last_logged = self._log(report, rate, discount, last_logged)
-                over = self._over()
+                    last_logged = self._log(logger, rate, discount, last_logged)
+                over = self._is_over()
                 due = update.next.update == 0
                 if training.validate_every is not None:
                     due = self.state.update % training.validate_every == 0
                 if due or over:
-                    self._validate(report, discount)
-                    over = self.state.finished = self._over()
-                # The minutes are those that all processes agree on, for all must save, or none.
+                    self._validate(logger, discount)
+                    over = self.state.finished = self._is_over()
+                # The minutes are the same on all processes, so all save, or none.
                 if due or over or stop or self.state.minutes - last_saved > training.save_minutes:
                     self._save()
                     last_saved = self.state.minutes
@@ -168,66 +177,68 @@ class Trainer:
         raise FocatError("data.train: has no window to train on: every sentence is longer than windows.max_tokens")
 
     def _update(self, update: Update) -> tuple[float, float]:
-        """One step of the optimiser; returns its learning rate and discount."""
+        """Make one step of the optimizer; return its learning rate and discount."""
         training = self.settings.training
-        share = self._share()
-        rate = learning_rate(training, self.state.update + 1, share)
-        discount = discount_at(self.settings.objective.discount, share)
+        fraction = self._budget_fraction()
+        rate = learning_rate(training, self.state.update + 1, fraction)
+        discount = discount_at(self.settings.objective.discount, fraction)
         weight = torch.full((), discount, device=self.device)  # filled there: a copy would wait for the device
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        self.masters.clear_gradients()
+        self.master_weights.zero_grad()
         if not self.model.training:
             self.model.train()
         # The gradient is the sum over all processes, per token of the whole update; DDP takes their mean.
-        scale = 0.0 if update.idle else self.processes.count / update.target_tokens
+        scale = 0.0 if update.idle else self.processes.world_size / update.target_tokens
         for i, (batch, number) in enumerate(zip(update.batches, update.batch_numbers, strict=True)):
             torch.manual_seed(int(splitmix64(1, training.seed, self.state.epoch, number, 5)[0] >> 1))
             here = batch.to(str(self.device))
             last = i == len(update.batches) - 1
-            with nullcontext() if last or not self.processes.many else self.step.no_sync():  # type: ignore[operator]
-                with self._precision():
+            with nullcontext() if last or not self.processes.distributed else self.step.no_sync():  # type: ignore[operator]
+                with self._autocast():
                     total, smoothed, plain = self.step(here.source, here.target, weight)
                 (total * scale).backward()
+            self.master_weights.accumulate_gradients()
             if not update.idle:
-                self._losses = self._losses + Losses.of(here.target, smoothed, plain)
+                self._losses = self._losses + LossSums.from_tokens(here.target, smoothed, plain)
         self._tokens += update.target_tokens
-        norm = nn.utils.get_total_norm(self.masters.gather_gradients())
+        norm = nn.utils.get_total_norm(self.master_weights.gradients)
         if training.clip_norm:
             nn.utils.clip_grads_with_norm_(self.parameters.values(), training.clip_norm, norm)
-        # A gradient that is not finite leaves everything as it was; decided on the device, so that nothing waits.
+        # An update whose gradient is not finite is skipped; decided on the device, so that nothing waits for it.
         infinite = (~torch.isfinite(norm)).float()
         self._skipped = torch.stack([self._skipped[0] + infinite, (self._skipped[1] + 1) * infinite])
         self.optimizer.found_inf = infinite  # type: ignore[attr-defined]
         self.optimizer.step()
-        self.masters.publish()
-        move = (1 - training.ema) * (1 - infinite)
-        for name, parameter in self.parameters.items() if self.average else ():
-            self.average[name].lerp_(parameter.detach(), move)
+        self.master_weights.sync_working_weights()
+        step_size = (1 - training.ema) * (1 - infinite)
+        for name, parameter in self.parameters.items() if self.ema else ():
+            self.ema[name].lerp_(parameter.detach(), step_size)
         return rate, discount
 
-    def _count(self, update: Update) -> bool:
-        """Take note of an update; returns whether a signal asks to stop."""
+    def _advance(self, update: Update) -> bool:
+        """Count an update; return whether a process was asked to stop."""
         self.state.update += 1
         self.state.epoch, self.state.update_in_epoch = update.next.epoch, update.next.update
         self.state.epochs = update.next.epoch + update.next.update / update.updates_in_epoch
-        minutes = self._minutes_before + (time.monotonic() - self._resumed) / 60
-        stop, self.state.minutes = self.processes.agree(self._signal is not None, minutes)
-        return stop
+        minutes = self._minutes_before + (time.monotonic() - self._resumed_at) / 60
+        stop, self.state.minutes = self.processes.all_reduce_max(self._signal is not None, minutes)
+        return bool(stop)
 
-    def _share(self) -> float:
-        spent = Spent(self.state.update, self.state.epochs, self.state.minutes)
-        return share_spent(self.settings.training.budget, spent)
+    def _budget_fraction(self) -> float:
+        elapsed = Elapsed(self.state.update, self.state.epochs, self.state.minutes)
+        return budget_fraction(self.settings.training.budget, elapsed)
 
-    def _over(self) -> bool:
+    def _is_over(self) -> bool:
         patience = self.settings.training.patience
-        return self._share() >= 1 or (patience is not None and self.state.without_improvement >= patience)
+        return self._budget_fraction() >= 1 or (patience is not None and self.state.without_improvement >= patience)
 
     # ------------------------------------------------------------------------------------- logging, validating, saving
 
-    def _log(self, report: Report | None, rate: float, discount: float, since: float) -> float:
-        losses = Losses(self.processes.total(self._losses.sums)).figures(discount)  # waits for the device
-        now, share = time.monotonic(), self._share()
+    def _log(self, logger: TrainLogger | None, rate: float, discount: float, since: float) -> float:
+        """Log figures of the updates since a time; return the time now."""
+        losses = LossSums(self.processes.all_reduce_sum(self._losses.sums)).means(discount)  # waits for the device
+        now, fraction = time.monotonic(), self._budget_fraction()
         skipped, in_a_row = (int(n) for n in self._skipped.tolist())
         figures: dict[str, Any] = {
             **losses,
@@ -236,32 +247,32 @@ class Trainer:
             "epochs": self.state.epochs,
             "tokens_per_second": self._tokens / (now - since),
             "minutes": self.state.minutes,
-            "minutes_left": self.state.minutes * (1 - share) / share if share else None,
+            "minutes_left": self.state.minutes * (1 - fraction) / fraction if fraction else None,
             "skipped": self.state.skipped + skipped,
         }
-        if report is not None:
-            report.write("train", self.state.update, **figures)
-            report.status(training_line({"update": self.state.update, **figures}))
+        if logger is not None:
+            logger.record("train", self.state.update, **figures)
+            logger.status(training_line({"update": self.state.update, **figures}))
             if skipped:
-                report.log(f"{figures['skipped']} updates so far had a gradient that is not finite, and were skipped")
-        if in_a_row >= _MOST_SKIPPED:
+                logger.log(f"{figures['skipped']} updates so far had a gradient that is not finite, and were skipped")
+        if in_a_row >= _MAX_SKIPPED:
             raise FocatError(
                 f"{self.run.path}: the last {in_a_row} updates all had gradients that are not finite; lower "
                 f"training.learning_rate ({self.settings.training.learning_rate}), set training.clip_norm=1, "
                 "or use training.precision=float32"
             )
-        self._losses, self._tokens = Losses.none(self.device), 0
+        self._losses, self._tokens = LossSums.zero(self.device), 0
         return now
 
-    def _validate(self, report: Report | None, discount: float) -> None:
+    def _validate(self, logger: TrainLogger | None, discount: float) -> None:
         if self.dev is None:
             return
         training = self.settings.training
         self.model.eval()
-        with self._average_in_use():
+        with self._with_ema_weights():
             figures: dict[str, Any] = dev_losses(
-                self.model, self.dev, self.settings, self.processes, self._precision
-            ).figures(discount)
+                self.model, self.dev, self.settings, self.processes, self._autocast
+            ).means(discount)
             if training.criterion == "bleu":
                 figures["bleu"] = bleu(self._translate(bleu_sentences(self.dev)))
             value = -figures["bleu"] if training.criterion == "bleu" else figures[training.criterion]
@@ -269,18 +280,18 @@ class Trainer:
             self.state.validations.append((self.state.update, value if math.isfinite(value) else math.inf))
             best = self.state.best
             assert best is not None
-            samples = self._translate(self._samples_to_show()) if self.processes.first else []
-        if report is not None:
+            samples = self._translate(self._samples_to_show()) if self.processes.is_main else []
+        if logger is not None:
             figures |= {"criterion": training.criterion, "best": best != best_before, "best_value": abs(best[1])}
             shown = [vars(sample) for sample in samples]
-            report.write("validation", self.state.update, **figures, samples=shown)
-            report.log(validation_line({"update": self.state.update, **figures}))
+            logger.record("validation", self.state.update, **figures, samples=shown)
+            logger.log(validation_line({"update": self.state.update, **figures}))
             for sample in samples:
                 for mark, text in ((" ", sample.source), ("→", sample.translation), ("=", sample.reference)):
-                    report.log(f"  {mark} {shortened(text)}")
+                    logger.log(f"  {mark} {shortened(text)}")
 
     def _samples_to_show(self) -> list[int]:
-        """A few sentences of the dev set, others at each validation."""
+        """Indices of a few sentences of the dev set, others at each validation."""
         assert self.dev is not None
         first = len(self.state.validations) * self.settings.training.log_samples
         return [int(splitmix64(1, 6, first + i)[0] % len(self.dev)) for i in range(self.settings.training.log_samples)]
@@ -288,53 +299,53 @@ class Trainer:
     def _translate(self, sentences: list[int]) -> list[Any]:
         assert self.dev is not None
         return translate_sentences(
-            self.model, self.tokenizer, self.dev, self.settings, sentences, self.device, self._precision
+            self.model, self.tokenizer, self.dev, self.settings, sentences, self.device, self._autocast
         )
 
     def _save(self) -> None:
         self.state.skipped += int(self._skipped[0])
         self._skipped[0] = 0
-        losses = self.processes.total(self._losses.sums)
-        if self.processes.first:
+        losses = self.processes.all_reduce_sum(self._losses.sums)
+        if self.processes.is_main:
             training = {**optimizer_tensors(self.optimizer, self.parameters), "losses": losses.cpu()}
-            weights = self.masters.stored()
-            if self.average:  # the average is what is used; the weights themselves are only needed to go on
+            weights = self.master_weights.to_cpu()
+            if self.ema:  # the moving average is what is used; the weights themselves are only needed to resume
                 training |= {f"weight.{name}": tensor for name, tensor in weights.items()}
-                weights = {name: tensor.cpu() for name, tensor in self.average.items()}
+                weights = {name: tensor.cpu() for name, tensor in self.ema.items()}
             save_checkpoint(self.run, self.state, weights, training, self.settings.training.keep_checkpoints)
-        self.processes.wait()
+        self.processes.barrier()
 
     def _restore(self, stored: dict[str, Tensor]) -> None:
-        own = {entry: tensor for entry, tensor in stored.items() if not entry.startswith("weight.")}
-        restore_optimizer(self.optimizer, self.parameters, own)
-        if self.processes.first:  # it holds what all processes had
-            self._losses = Losses(stored["losses"].to(self.device))
-        if self.average:
-            self.masters.become({name: stored[f"weight.{name}"] for name in self.parameters})
+        optimizer = {entry: tensor for entry, tensor in stored.items() if not entry.startswith("weight.")}
+        restore_optimizer(self.optimizer, self.parameters, optimizer)
+        if self.processes.is_main:  # the stored sums are those of all processes
+            self._losses = LossSums(stored["losses"].to(self.device))
+        if self.ema:
+            self.master_weights.load({name: stored[f"weight.{name}"] for name in self.parameters})
 
-    # ------------------------------------------------------------------------------------------------------ small parts
+    # ---------------------------------------------------------------------------------------------------------- helpers
 
-    def _precision(self) -> AbstractContextManager[object]:
-        return torch.autocast(self.device.type, torch.bfloat16) if self.half else nullcontext()
+    def _autocast(self) -> AbstractContextManager[object]:
+        return torch.autocast(self.device.type, torch.bfloat16) if self.bfloat16 else nullcontext()
 
     @contextmanager
-    def _average_in_use(self) -> Iterator[None]:
-        """The averaged weights in the model's place, for a while."""
-        if not self.average:
+    def _with_ema_weights(self) -> Iterator[None]:
+        """Put the moving average of the weights, if there is one, into the model for a while."""
+        if not self.ema:
             yield
             return
         own = {name: parameter.detach().clone() for name, parameter in self.parameters.items()}
-        self.masters.become(self.average)
+        self.master_weights.load(self.ema)
         try:
             yield
         finally:
-            self.masters.become(own)
+            self.master_weights.load(own)
 
-    def _describe(self) -> None:
+    def _log_setup(self) -> None:
         windows, order = self.loader.epoch(self.state.epoch)
         parameters = sum(p.numel() for p in self.model.parameters())
         self.progress.log(
-            f"{parameters / 1e6:.1f}M parameters on {self.processes.count} × {self.device.type}; "
+            f"{parameters / 1e6:.1f}M parameters on {self.processes.world_size} × {self.device.type}; "
             f"{len(windows):,} windows, {self.loader.count_updates(order):,} updates an epoch"
         )
         if windows.shortened:
@@ -346,12 +357,12 @@ class Trainer:
     def _signals(self) -> Iterator[None]:
         """SIGTERM and Ctrl-C stop training after the current update; a second Ctrl-C stops at once."""
 
-        def note(number: int, _: FrameType | None) -> None:
+        def handle(number: int, _: FrameType | None) -> None:
             if self._signal == signal.SIGINT and number == signal.SIGINT:
                 raise KeyboardInterrupt
             self._signal = number
 
-        before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+        before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield
         finally:
@@ -359,14 +370,14 @@ class Trainer:
                 signal.signal(number, handler)
 
 
-def _weights_of(path: Any) -> Any:
-    """The folder of weights that a run, or one of its checkpoints, stands for."""
+def _weights_folder(path: Path) -> Path:
+    """The folder of weights for a path to a run or to one of its checkpoints."""
     return path if (path / "weights.safetensors").exists() else Run.open(path).weights_folder()
 
 
 @contextmanager
-def _held(run: Path) -> Iterator[None]:
-    """The folder of a run, for this process alone."""
+def _locked(run: Path) -> Iterator[None]:
+    """Lock the folder of a run against other processes."""
     with disk_errors(run):
         run.mkdir(parents=True, exist_ok=True)
     with locked_folder(run, "another process is training this run"):

@@ -15,19 +15,19 @@ from focat.corpus.tokenizer import Tokenizer
 from focat.model.greedy import after_last_separator, greedy_decode
 from focat.model.transformer import Transformer
 from focat.training.distributed import Processes
-from focat.training.objective import Losses, chunked_loss, token_weights
+from focat.training.objective import LossSums, chunked_loss, token_weights
 from focat.windows.corpus_windows import cut_windows, gather_batch
 from focat.windows.loader import Loader
 
 _CHUNK = 4096  # tokens whose logits exist at the same time, in float32 here
 _BLEU_SAMPLE = 256  # sentences, evenly over the dev set
 
-Precision = Callable[[], AbstractContextManager[object]]
+Autocast = Callable[[], AbstractContextManager[object]]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A sentence of the dev set with its translations."""
+    """A sentence of the dev set, its reference and its translation."""
 
     source: str
     reference: str
@@ -36,23 +36,23 @@ class Sample:
 
 @torch.no_grad()
 def dev_losses(
-    model: Transformer, split: Split, settings: Settings, processes: Processes, precision: Precision
-) -> Losses:
-    """The losses of all windows of the dev set, added up over all processes."""
+    model: Transformer, split: Split, settings: Settings, processes: Processes, autocast: Autocast
+) -> LossSums:
+    """Sum the losses of all windows of the dev set, over all processes."""
     windows = settings.windows.model_copy(update={"sampling": "fixed"})
-    loader = Loader(split, windows, settings.training.batch_tokens, rank=processes.rank, processes=processes.count)
-    losses = Losses.none(processes.device)
+    loader = Loader(split, windows, settings.training.batch_tokens, rank=processes.rank, processes=processes.world_size)
+    losses = LossSums.zero(processes.device)
     smoothing, chunk = settings.objective.label_smoothing, min(_CHUNK, settings.objective.chunk_tokens)
     for batch in loader.one_pass():
         here = batch.to(str(processes.device))
-        with precision():
+        with autocast():
             hidden = model(here.source, here.target)
             weights = token_weights(here.target, 1.0)
             _, smoothed, plain = chunked_loss(
                 hidden, model.output_weight, here.target.tokens, weights, smoothing, chunk
             )
-        losses = losses + Losses.of(here.target, smoothed, plain)
-    return Losses(processes.total(losses.sums))
+        losses = losses + LossSums.from_tokens(here.target, smoothed, plain)
+    return LossSums(processes.all_reduce_sum(losses.sums))
 
 
 def translate_sentences(
@@ -62,9 +62,9 @@ def translate_sentences(
     settings: Settings,
     sentences: list[int],
     device: torch.device,
-    precision: Precision,
+    autocast: Autocast,
 ) -> list[Sample]:
-    """Greedy translations of some sentences, each in its window."""
+    """Translate some sentences of a split greedily, each in its window."""
     windows = cut_windows(split, settings.windows.model_copy(update={"sampling": "fixed"}))
     rows = np.searchsorted(windows.current, sentences)
     rows = np.unique(rows[rows < len(windows)])
@@ -72,7 +72,7 @@ def translate_sentences(
     for some in np.array_split(rows, -(-len(rows) // 64)) if len(rows) else []:
         lengths = int(windows.source.lengths[some].max()), int(windows.target.lengths[some].max())
         batch = gather_batch(split, windows, some, *lengths).to(str(device))
-        with precision():
+        with autocast():
             decoded = greedy_decode(
                 model, batch.source, settings.decoding.max_length_ratio, settings.decoding.max_length_offset
             )
@@ -88,7 +88,7 @@ def translate_sentences(
 
 
 def bleu_sentences(split: Split) -> list[int]:
-    """The sentences that BLEU is measured on while training."""
+    """Indices of the sentences that BLEU is computed on during training."""
     return [int(i) for i in np.unique(np.linspace(0, len(split) - 1, _BLEU_SAMPLE).round())]
 
 

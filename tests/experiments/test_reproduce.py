@@ -154,7 +154,7 @@ def test_in_sessions_of_a_second(finished: Path, tmp_path: Path, launcher: Launc
     assert "stopped at update" in said
     assert (out / "runs" / "base-seed1" / "checkpoints").exists()
     command = start(launcher, plan, out, "budget.updates=100000")
-    while command.running() and "going on from update" not in command.said:
+    while command.running() and "resuming from update" not in command.said:
         time.sleep(0.01)
     command.send(signal.SIGTERM)
     assert command.wait() == 128 + signal.SIGTERM, command.said

@@ -93,7 +93,7 @@ def serve() -> None:
     import focat.cli
     import focat.experiments.command  # which needs nearly everything there is
 
-    torch.optim.AdamW([torch.zeros(1)])  # the first optimiser imports half of PyTorch
+    torch.optim.AdamW([torch.zeros(1)])  # the first optimizer imports half of PyTorch
     for line in sys.stdin:
         kind, *question = json.loads(line)
         if kind == "start":

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 from focat.choices import AveragingRule
 from focat.errors import FocatError
 from focat.run import Run
-from focat.training.averaging import average, choose, mean_weights
+from focat.training.averaging import average_checkpoints, mean_weights, select_checkpoints
 from tests.training.runs import Lab
 
 UPDATES = [10, 20, 30, 40, 50, 60, 70]
@@ -36,7 +36,7 @@ UPDATES = [10, 20, 30, 40, 50, 60, 70]
 )
 def test_closest(best: int, count: int, chosen: list[int]) -> None:
     """The rule of the paper: the 5 closest to the best."""
-    assert choose(UPDATES, best, count, "closest") == chosen
+    assert select_checkpoints(UPDATES, best, count, "closest") == chosen
 
 
 @pytest.mark.parametrize(
@@ -44,11 +44,11 @@ def test_closest(best: int, count: int, chosen: list[int]) -> None:
 )
 def test_next(best: int, count: int, chosen: list[int]) -> None:
     """The rule of the authors' code: the best and the next 4."""
-    assert choose(UPDATES, best, count, "next") == chosen
+    assert select_checkpoints(UPDATES, best, count, "next") == chosen
 
 
 def test_nearness_is_counted_in_checkpoints_not_in_updates() -> None:
-    assert choose([10, 20, 30, 31, 32, 33], 30, 3, "closest") == [20, 30, 31]
+    assert select_checkpoints([10, 20, 30, 31, 32, 33], 30, 3, "closest") == [20, 30, 31]
 
 
 def test_mean_is_that_of_numpy(tmp_path: Path) -> None:
@@ -91,4 +91,4 @@ def test_as_a_user_averages(lab: Lab) -> None:
 def test_what_cannot_be_averaged_is_said(lab: Lab) -> None:
     trainer = lab.trainer()
     with pytest.raises(FocatError, match="has no validated checkpoint yet"):
-        average(trainer.run)
+        average_checkpoints(trainer.run)

@@ -13,7 +13,7 @@ from focat.errors import FocatError
 from focat.files import PARTIAL_SUFFIX
 from focat.progress import NULL_PROGRESS
 from focat.run import Run, read_weights
-from focat.training.averaging import choose
+from focat.training.averaging import select_checkpoints
 from focat.training.checkpoints import (
     TrainingState,
     load_checkpoint,
@@ -63,7 +63,7 @@ def test_best_validation_is_the_earliest_of_equals() -> None:
 
 
 def test_optimizer_comes_back() -> None:
-    """Another optimiser that is given the state makes the same next step."""
+    """Another optimizer that is given the state makes the same next step."""
 
     def step(model: torch.nn.Linear, optimizer: torch.optim.Optimizer, size: float) -> None:
         optimizer.zero_grad()
@@ -119,7 +119,7 @@ def test_training_goes_back_before_the_damage_and_says_so(lab: Lab) -> None:
         damage(damaged / file, how)
         said = lab.train()
         assert f"{damaged} is damaged ({file} does not match its checksum)" in said
-        assert "going on from update 8" in said
+        assert "resuming from update 8" in said
         assert same_tensors(weights_of(lab.run), expected)
         assert without_time(records(lab.run)) == log
 
@@ -147,7 +147,7 @@ def test_when_all_are_damaged_nothing_is_overwritten(lab: Lab) -> None:
     before = {file: file.read_bytes() for file in lab.run.rglob("*") if file.is_file()}
     said = lab.train(expect=2)
     assert said.splitlines()[-1].startswith(
-        f"focat: {lab.run}: all checkpoints that training can go on from are damaged"
+        f"focat: {lab.run}: all checkpoints that training can resume from are damaged"
     )
     assert {file: file.read_bytes() for file in lab.run.rglob("*") if file.is_file()} == before
 
@@ -188,7 +188,7 @@ def test_averaging_finds_all_it_needs_after_any_course_of_training(tmp_path: Pat
                 kept, all_of_them = names(path), [update for update, _ in state.validations]
                 assert state.best is not None
                 for rule in ("closest", "next"):
-                    assert set(choose(all_of_them, state.best[0], keep, rule)) <= set(kept)
+                    assert set(select_checkpoints(all_of_them, state.best[0], keep, rule)) <= set(kept)
                 assert int((path / "best").read_text()) == state.best[0]
                 assert len(kept) <= 3 * keep + 1  # around the best, the last, and one more to go on from
                 with_training = [c for c in Run(path).checkpoints() if (c / "training.safetensors").exists()]

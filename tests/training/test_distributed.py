@@ -49,7 +49,7 @@ def together(lab: Lab, *arguments: str) -> list[Command]:
 
 
 def test_two_processes_are_one_with_two_batches(lab: Lab) -> None:
-    """Dropout and both optimisers included.
+    """Dropout and both optimizers included.
 
     An epoch has an odd number of batches, so that its last update leaves one process idle. They save so often
     that whether it is time to save is a close call, about which they must not disagree.
@@ -98,6 +98,24 @@ def test_going_on_with_fewer_processes(lab: Lab) -> None:
     lab.train(*longer, f"training.output_dir={moved}")
     lab.train(*longer, "training.gradient_accumulation=2", f"training.output_dir={alone}")
     expected, found = weights_of(alone), weights_of(moved)
+    for name in expected:
+        torch.testing.assert_close(found[name], expected[name], rtol=1e-5, atol=1e-5)
+
+
+def test_processes_add_up_gradients_of_half_precision_in_float32(lab: Lab) -> None:
+    """Sums in bfloat16 would depend on the order of the batches, and so on the number of processes."""
+    overrides = [
+        "training.precision=bfloat16",
+        "training.gradient_accumulation=4",
+        "training.validate_every=100",
+        "training.log_samples=0",
+        "training.budget={updates: 3}",
+    ]
+    alone, parallel = lab.folder / "alone", lab.folder / "parallel"
+    for command in together(lab, "train", str(lab.config), *overrides, f"training.output_dir={parallel}"):
+        assert command.wait() == 0, command.said
+    lab.train(*overrides, f"training.output_dir={alone}")
+    expected, found = weights_of(alone), weights_of(parallel)
     for name in expected:
         torch.testing.assert_close(found[name], expected[name], rtol=1e-5, atol=1e-5)
 

@@ -45,7 +45,7 @@ KILLS = 20
 
 
 def assert_same_run(found: Path, expected: Path) -> None:
-    """Weights, the optimiser and all else that training goes on from, the log, and which files there are."""
+    """Weights, the optimizer and all else that training goes on from, the log, and which files there are."""
     assert same_tensors(weights_of(found), weights_of(expected))
     assert same_tensors(training_tensors(last_checkpoint(found)), training_tensors(last_checkpoint(expected)))
     assert without_time(records(found)) == without_time(records(expected))

@@ -1,7 +1,9 @@
-"""Half precision: what is trained is float32, what computes is bfloat16, and the one is always a copy of the other."""
+"""Mixed precision: float32 master weights, bfloat16 working weights, and gradients summed in float32."""
+
+from __future__ import annotations
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from focat.training.mixed_precision import MasterWeights
 
@@ -13,42 +15,66 @@ def _model() -> nn.Module:
 
 def test_full_precision_trains_the_model_itself():
     model = _model()
-    masters = MasterWeights(model, half=False)
-    assert [p is q for p, q in zip(masters.named.values(), model.parameters(), strict=True)] == [True] * 5
+    weights = MasterWeights(model, half=False)
+    assert [p is q for p, q in zip(weights.parameters.values(), model.parameters(), strict=True)] == [True] * 5
 
 
 def test_half_precision_keeps_masters_of_linear_layers_only():
     model = _model()
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    masters = MasterWeights(model, half=True)
+    weights = MasterWeights(model, half=True)
     kinds = {name: parameter.dtype for name, parameter in model.named_parameters()}
     assert {name for name, kind in kinds.items() if kind == torch.bfloat16} == {"1.weight", "1.bias"}
-    for name, master in masters.named.items():
+    for name, master in weights.parameters.items():
         assert master.dtype == torch.float32
         assert torch.equal(master, before[name])  # exactly: nothing passed through half precision
 
 
-def test_gradients_arrive_and_steps_are_published():
-    model = _model()
-    masters = MasterWeights(model, half=True)
-    masters.clear_gradients()
+def backward(model: nn.Module, scale: float = 1.0) -> None:
     with torch.autocast("cpu", torch.bfloat16):
-        model(torch.tensor([[1, 2]])).float().square().sum().backward()
-    gradients = masters.gather_gradients()
-    assert len(gradients) == 5
-    assert {gradient.dtype for gradient in gradients} == {torch.float32}
-    linear = model[1]
-    assert torch.equal(masters.named["1.weight"].grad, linear.weight.grad.float())
-    with torch.no_grad():
-        masters.named["1.weight"].add_(1e-4)  # too small a step for bfloat16 to see, so it must not be lost
-    stepped = masters.named["1.weight"].detach().clone()
-    masters.publish()
-    assert torch.equal(linear.weight, stepped.to(torch.bfloat16))
-    assert torch.equal(masters.stored()["1.weight"], stepped)
+        loss = model(torch.tensor([[1, 2]])).float().square().sum()
+    (scale * loss).backward()
 
 
-def test_become_reaches_the_layers():
+def test_gradients_reach_the_masters_and_steps_reach_the_layers():
     model = _model()
-    masters = MasterWeights(model, half=True)
-    masters.become({name: torch.full_like(parameter, 0.5) for name, parameter in masters.named.items()})
+    linear = model[1]
+    weights = MasterWeights(model, half=True)
+    backward(model)
+    expected = linear.weight.grad.float()
+    weights.accumulate_gradients()
+    assert len(weights.gradients) == 5
+    assert {gradient.dtype for gradient in weights.gradients} == {torch.float32}
+    assert torch.equal(weights.parameters["1.weight"].grad, expected)
+    with torch.no_grad():
+        weights.parameters["1.weight"].add_(1e-4)  # smaller than bfloat16 resolves, so it must not be lost
+    stepped = weights.parameters["1.weight"].detach().clone()
+    weights.sync_working_weights()
+    assert torch.equal(linear.weight, stepped.to(torch.bfloat16))
+    assert torch.equal(weights.to_cpu()["1.weight"], stepped)
+    weights.zero_grad()
+    assert weights.gradients == []
+
+
+def test_gradients_of_many_batches_are_summed_in_float32():
+    """A sum in bfloat16 would lose every one of the small gradients."""
+    model = _model()
+    weights = MasterWeights(model, half=True)
+    expected: dict[str, Tensor] = {}
+    for scale in (1.0, *[2.0**-11] * 200):
+        backward(model, scale)
+        for name, parameter in model.named_parameters():
+            assert parameter.grad is not None
+            # Those of float32 parameters are sums already, those of bfloat16 parameters of the last batch alone.
+            alone = parameter.dtype == torch.bfloat16 and name in expected
+            expected[name] = parameter.grad.double() + (expected[name] if alone else 0)
+        weights.accumulate_gradients()
+    for name, parameter in weights.parameters.items():
+        torch.testing.assert_close(parameter.grad.double(), expected[name], rtol=1e-5, atol=1e-7)
+
+
+def test_loaded_weights_reach_the_layers():
+    model = _model()
+    weights = MasterWeights(model, half=True)
+    weights.load({name: torch.full_like(parameter, 0.5) for name, parameter in weights.parameters.items()})
     assert all(bool((parameter == 0.5).all()) for parameter in model.parameters())

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from focat.corpus.vocabulary import END, PAD, SEPARATOR
-from focat.training.objective import Losses, chunked_loss, losses_and_gradient, token_weights
+from focat.training.objective import LossSums, chunked_loss, losses_and_gradient, token_weights
 from focat.windows.batch import PaddedSequences
 from tests.model.examples import side, window
 
@@ -207,7 +207,7 @@ def test_figures_by_hand() -> None:
     """a <S> b c <E>: context losses 4 and 6, current losses 1, 2 and 3; plain ones are half of them; padding is 9."""
     target = side([11, S, 12, 13, E], pads=1)
     smoothed = torch.tensor([[4.0, 6.0, 1.0, 2.0, 3.0, 9.0]])
-    figures = Losses.of(target, smoothed, smoothed / 2).figures(0.1)
+    figures = LossSums.from_tokens(target, smoothed, smoothed / 2).means(0.1)
     assert figures == pytest.approx(
         {
             "current": 2.0,  # 6 / 3
@@ -222,9 +222,11 @@ def test_figures_by_hand() -> None:
 
 def test_figures_of_batches_add_up_by_token_not_by_batch() -> None:
     long, short = side([11, S, 12, 13, E]), side([12, E])
-    losses = Losses.of(long, torch.full((1, 5), 3.0), torch.full((1, 5), 2.0))
-    losses = Losses.none("cpu") + losses + Losses.of(short, torch.full((1, 2), 8.0), torch.full((1, 2), 7.0))
-    figures = losses.figures(1.0)
+    losses = LossSums.from_tokens(long, torch.full((1, 5), 3.0), torch.full((1, 5), 2.0))
+    losses = (
+        LossSums.zero("cpu") + losses + LossSums.from_tokens(short, torch.full((1, 2), 8.0), torch.full((1, 2), 7.0))
+    )
+    figures = losses.means(1.0)
     assert figures["current"] == pytest.approx((3 * 3 + 2 * 8) / 5)
     assert figures["context"] == pytest.approx(3.0)
     assert figures["full"] == figures["discounted"] == pytest.approx((5 * 3 + 2 * 8) / 7)
@@ -233,6 +235,6 @@ def test_figures_of_batches_add_up_by_token_not_by_batch() -> None:
 
 def test_without_context_there_is_no_context_loss() -> None:
     target = side([11, 12, E])
-    figures = Losses.of(target, torch.full((1, 3), 2.0), torch.full((1, 3), 2.0)).figures(0.01)
+    figures = LossSums.from_tokens(target, torch.full((1, 3), 2.0), torch.full((1, 3), 2.0)).means(0.01)
     assert figures == {"current": 2.0, "full": 2.0, "discounted": 2.0, "current_nll": 2.0}
-    assert set(Losses.none("cpu").figures(0.01).values()) == {0.0}
+    assert set(LossSums.zero("cpu").means(0.01).values()) == {0.0}

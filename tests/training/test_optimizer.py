@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from focat.config.schema import ModelSettings, TrainingSettings, WindowSettings
 from focat.model import Transformer
-from focat.training.optimizer import Muon, matrices, optimiser_of, orthogonal
+from focat.training.optimizer import Muon, build_optimizer, matrix_parameters, orthogonalize
 
 RATE, DECAY = 0.02, 0.1
 NOTHING_ELSE = torch.optim.AdamW([nn.Parameter(torch.zeros(1))], fused=True)
@@ -25,7 +25,7 @@ def test_orthogonal_keeps_directions_and_levels_their_sizes(shape: tuple[int, ..
     torch.manual_seed(2)
     given = torch.randn(shape, dtype=torch.float64)
     left, sizes, right = torch.linalg.svd(given, full_matrices=False)
-    found = left.mT @ orthogonal(given) @ right.mT  # in the directions of what was given: diagonal again
+    found = left.mT @ orthogonalize(given) @ right.mT  # in the directions of what was given: diagonal again
     levelled = torch.diagonal(found, dim1=-2, dim2=-1)
     assert torch.allclose(found, torch.diag_embed(levelled), atol=1e-9)
     large = sizes > 0.05 * sizes.amax(-1, keepdim=True)
@@ -34,7 +34,7 @@ def test_orthogonal_keeps_directions_and_levels_their_sizes(shape: tuple[int, ..
 
 
 def test_nothing_becomes_nothing() -> None:
-    assert torch.equal(orthogonal(torch.zeros(2, 3, 4)), torch.zeros(2, 3, 4))
+    assert torch.equal(orthogonalize(torch.zeros(2, 3, 4)), torch.zeros(2, 3, 4))
 
 
 def test_a_step_by_hand() -> None:
@@ -51,7 +51,7 @@ def test_a_step_by_hand() -> None:
 
 
 def test_which_matrices_there_are() -> None:
-    found = matrices(model(activation="swiglu"))
+    found = matrix_parameters(model(activation="swiglu"))
     assert set(found) == {
         *(f"encoder.0.{name}.weight" for name in ("self_attention.qkv_proj", "self_attention.out_proj")),
         *(f"encoder.0.feedforward.{name}.weight" for name in ("up_proj", "down_proj")),
@@ -64,7 +64,7 @@ def test_which_matrices_there_are() -> None:
         "cross_attention.kv_proj.weight": 2,
         "feedforward.up_proj.weight": 2,
     }
-    assert set(matrices(model()).values()) == {1, 2, 3}
+    assert set(matrix_parameters(model()).values()) == {1, 2, 3}
 
 
 def given_gradients(parameters: dict[str, nn.Parameter], seed: int) -> None:
@@ -87,15 +87,15 @@ def test_slow_version() -> None:
     settings = TrainingSettings(optimizer="muon", weight_decay=DECAY)
     here, there = model(), model()
     moved, slow = dict(here.named_parameters()), {name: p.detach().clone() for name, p in there.named_parameters()}
-    optimiser = optimiser_of(settings, here, moved)
-    adam = optimiser_of(settings.model_copy(update={"optimizer": "adam"}), there, dict(there.named_parameters()))
-    momentum: dict[str, Tensor] = {name: torch.zeros_like(slow[name]) for name in matrices(here)}
+    optimizer = build_optimizer(settings, here, moved)
+    adam = build_optimizer(settings.model_copy(update={"optimizer": "adam"}), there, dict(there.named_parameters()))
+    momentum: dict[str, Tensor] = {name: torch.zeros_like(slow[name]) for name in matrix_parameters(here)}
     for step in range(3):
-        for group in (*optimiser.param_groups, *adam.param_groups):
+        for group in (*optimizer.param_groups, *adam.param_groups):
             group["lr"] = RATE / (step + 1)
         for parameters in (moved, dict(there.named_parameters())):
             given_gradients(parameters, seed=step)
-        for name, count in matrices(here).items():
+        for name, count in matrix_parameters(here).items():
             gradient = moved[name].grad
             assert gradient is not None
             momentum[name] = 0.95 * momentum[name] + gradient
@@ -107,7 +107,7 @@ def test_slow_version() -> None:
                     matrix * (1 - RATE / (step + 1) * DECAY)
                     - RATE / (step + 1) * 0.2 * max(direction.shape) ** 0.5 * direction
                 )
-        optimiser.step()
+        optimizer.step()
         adam.step()
     by_adam = dict(there.named_parameters())
     for name, parameter in moved.items():
@@ -137,19 +137,19 @@ def test_as_pytorch_has_it() -> None:
 def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
     here = model()
     named = dict(here.named_parameters())
-    optimiser = optimiser_of(TrainingSettings(optimizer="muon", weight_decay=DECAY), here, named)
+    optimizer = build_optimizer(TrainingSettings(optimizer="muon", weight_decay=DECAY), here, named)
     given_gradients(named, seed=1)
-    optimiser.step()
+    optimizer.step()
     weights = {name: parameter.detach().clone() for name, parameter in named.items()}
-    states = {name: {key: value.clone() for key, value in optimiser.state[p].items()} for name, p in named.items()}
+    states = {name: {key: value.clone() for key, value in optimizer.state[p].items()} for name, p in named.items()}
     given_gradients(named, seed=2)
     for parameter in named.values():
         assert parameter.grad is not None
         parameter.grad.view(-1)[0] = torch.inf
         parameter.grad.view(-1)[-1] = torch.nan
-    optimiser.found_inf = torch.ones(())  # type: ignore[attr-defined]
-    optimiser.step()
+    optimizer.found_inf = torch.ones(())  # type: ignore[attr-defined]
+    optimizer.step()
     for name, parameter in named.items():
         assert torch.equal(parameter, weights[name])
-        for key, value in optimiser.state[parameter].items():
+        for key, value in optimizer.state[parameter].items():
             assert torch.equal(value, states[name][key])

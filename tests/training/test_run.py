@@ -40,7 +40,7 @@ def test_a_run_can_be_moved_and_used_elsewhere(lab: Lab) -> None:
     assert [file.name for file in elsewhere.rglob("*") if file.is_file() and not file.suffix] == ["best"]
 
     said = lab.train(f"training.output_dir={elsewhere}", "training.budget.updates=14")  # and it goes on there
-    assert "going on from update 12" in said
+    assert "resuming from update 12" in said
 
 
 def test_settings_of_a_run_are_those_it_was_trained_with(lab: Lab) -> None:
@@ -98,7 +98,7 @@ def test_a_changed_setting_is_one_line_on_the_command_line(lab: Lab) -> None:
 def test_the_budget_may_grow(lab: Lab) -> None:
     """Twice 6 updates are 12 updates; what does not touch learning may change as well, and is written down."""
     lab.train("training.budget.updates=6")
-    assert "is finished; a larger training.budget" in lab.train("training.budget.updates=6")
+    assert "is finished; to train on, raise training.budget" in lab.train("training.budget.updates=6")
     lab.train(
         "training.budget.updates=12", "training.log_every=1", "training.log_samples=0", "training.keep_checkpoints=2"
     )
@@ -206,7 +206,7 @@ def test_init_from_a_run_without_segment_embeddings(lab: Lab) -> None:
         "training.budget.updates=4",
     ]
     said = lab.train(*wanted, "model.segment_embeddings=learned")
-    assert f"{lab.run} has no segment_embedding.table: it is learned from nothing" in said
+    assert f"{lab.run} has no segment_embedding.table: it starts from random values" in said
     trainer = lab.trainer(
         *wanted[1:], f"training.output_dir={lab.folder / 'third'}", "model.segment_embeddings=learned"
     )

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from focat.config.schema import BudgetSettings, DiscountSchedule, TrainingSettings
-from focat.training.schedule import Spent, discount_at, learning_rate, share_spent
+from focat.training.schedule import Elapsed, budget_fraction, discount_at, learning_rate
 
 
 def settings(schedule: str, warmup: int = 10) -> TrainingSettings:
@@ -94,18 +94,20 @@ def test_moving_discount_may_rise() -> None:
 
 
 def test_share_spent_is_that_of_the_nearest_limit() -> None:
-    spent = Spent(updates=50, epochs=1.5, minutes=3.0)
-    assert share_spent(BudgetSettings(updates=100), spent) == 0.5
-    assert share_spent(BudgetSettings(epochs=2), spent) == 0.75
-    assert share_spent(BudgetSettings(minutes=30.0), spent) == pytest.approx(0.1)
-    assert share_spent(BudgetSettings(updates=100, epochs=2, minutes=30.0), spent) == 0.75
-    assert share_spent(BudgetSettings(updates=40, epochs=9), spent) == 1.0
-    assert share_spent(BudgetSettings(updates=100, epochs=2, minutes=1.0), Spent()) == 0.0
+    spent = Elapsed(updates=50, epochs=1.5, minutes=3.0)
+    assert budget_fraction(BudgetSettings(updates=100), spent) == 0.5
+    assert budget_fraction(BudgetSettings(epochs=2), spent) == 0.75
+    assert budget_fraction(BudgetSettings(minutes=30.0), spent) == pytest.approx(0.1)
+    assert budget_fraction(BudgetSettings(updates=100, epochs=2, minutes=30.0), spent) == 0.75
+    assert budget_fraction(BudgetSettings(updates=40, epochs=9), spent) == 1.0
+    assert budget_fraction(BudgetSettings(updates=100, epochs=2, minutes=1.0), Elapsed()) == 0.0
 
 
 def test_the_schedules_end_with_the_budget_whatever_it_is_counted_in() -> None:
     linear = settings("linear", warmup=0)
-    half = Spent(updates=7, epochs=1.0, minutes=0.5)
+    half = Elapsed(updates=7, epochs=1.0, minutes=0.5)
     for budget in (BudgetSettings(updates=14), BudgetSettings(epochs=2), BudgetSettings(minutes=1.0)):
-        assert learning_rate(linear, 8, share_spent(budget, half)) == pytest.approx(0.5)
-    assert math.isclose(learning_rate(linear, 14, share_spent(BudgetSettings(updates=14), Spent(updates=14))), 0.0)
+        assert learning_rate(linear, 8, budget_fraction(budget, half)) == pytest.approx(0.5)
+    assert math.isclose(
+        learning_rate(linear, 14, budget_fraction(BudgetSettings(updates=14), Elapsed(updates=14))), 0.0
+    )

@@ -21,7 +21,7 @@ from focat.errors import FocatError
 from focat.progress import NULL_PROGRESS
 from focat.run import Run, read_weights
 from focat.training.checkpoints import training_tensors
-from focat.training.objective import Losses
+from focat.training.objective import LossSums
 from focat.training.schedule import learning_rate
 from focat.training.trainer import Trainer, _memory_errors, train
 from focat.training.validation import Sample, bleu
@@ -103,7 +103,7 @@ def test_a_signal_stops_after_saving_and_the_same_command_goes_on(lab: Lab, numb
     assert f"stopped at update {stopped_at}, and saved; the same command goes on from there" in command.said
     assert "Traceback" not in command.said
 
-    assert f"going on from update {stopped_at}\n" in lab.train(*settings)
+    assert f"resuming from update {stopped_at}\n" in lab.train(*settings)
     uninterrupted = lab.folder / "uninterrupted"
     lab.train(*settings, f"training.output_dir={uninterrupted}")
     assert same_tensors(weights_of(lab.run), weights_of(uninterrupted))
@@ -277,14 +277,14 @@ def test_gradients_of_two_batches_are_added_and_divided_by_all_target_tokens(lab
 
 def test_figures_in_the_log_are_means_over_the_tokens_of_its_updates(lab: Lab) -> None:
     trainer = lab.trainer("model.dropout=0", "training.learning_rate=1e-20", "training.budget.updates=3")
-    expected = Losses.none("cpu")
+    expected = LossSums.zero("cpu")
     for update in islice(trainer.loader.updates(), 3):
         with torch.no_grad():
             losses = token_losses(trainer, update.batches[0])
-        expected = expected + Losses.of(update.batches[0].target, losses, losses)
+        expected = expected + LossSums.from_tokens(update.batches[0].target, losses, losses)
         trainer._update(update)
-    assert trainer._losses.figures(0.5)["current"] == pytest.approx(expected.figures(0.5)["current"], rel=1e-5)
-    assert trainer._losses.figures(0.5)["context"] == pytest.approx(expected.figures(0.5)["context"], rel=1e-5)
+    assert trainer._losses.means(0.5)["current"] == pytest.approx(expected.means(0.5)["current"], rel=1e-5)
+    assert trainer._losses.means(0.5)["context"] == pytest.approx(expected.means(0.5)["context"], rel=1e-5)
 
 
 def test_clipping(lab: Lab) -> None:
@@ -310,10 +310,10 @@ def test_moving_average(lab: Lab) -> None:
         now = parameters(trainer)
         expected = {name: 0.9 * average + 0.1 * now[name] for name, average in expected.items()}
         trainer.state.update += 1
-    close(trainer.average, expected, rtol=1e-5, atol=1e-7)
-    assert not same_tensors(trainer.average, parameters(trainer))
+    close(trainer.ema, expected, rtol=1e-5, atol=1e-7)
+    assert not same_tensors(trainer.ema, parameters(trainer))
 
-    average, own = copied(trainer.average), parameters(trainer)
+    average, own = copied(trainer.ema), parameters(trainer)
     trainer._validate(None, 1.0)
     trainer._save()
     assert same_tensors(parameters(trainer), own)  # validation has put them back
@@ -329,15 +329,15 @@ def test_moving_average(lab: Lab) -> None:
 
     resumed = lab.trainer("training.ema=0.9", "training.budget.updates=3")
     assert same_tensors(parameters(resumed), own)
-    assert same_tensors(resumed.average, average)
+    assert same_tensors(resumed.ema, average)
 
 
 def test_an_update_whose_gradient_is_not_finite_changes_nothing(lab: Lab) -> None:
-    """Neither weights, nor their average, nor the optimiser; then training goes on as if it had never been."""
+    """Neither weights, nor their average, nor the optimizer; then training goes on as if it had never been."""
     trainer = lab.trainer("training.ema=0.9", "training.clip_norm=1.0", "training.log_every=1")
     first, second, third = islice(trainer.loader.updates(), 3)
     trainer._update(first)
-    before = parameters(trainer), copied(trainer.average)
+    before = parameters(trainer), copied(trainer.ema)
     moments = [copied(state) for state in trainer.optimizer.state.values()]
 
     poisoned = next(iter(trainer.model.parameters()))
@@ -345,7 +345,7 @@ def test_an_update_whose_gradient_is_not_finite_changes_nothing(lab: Lab) -> Non
     trainer._update(second)
     hook.remove()
     assert same_tensors(parameters(trainer), before[0])
-    assert same_tensors(trainer.average, before[1])
+    assert same_tensors(trainer.ema, before[1])
     for state, expected in zip(trainer.optimizer.state.values(), moments, strict=True):
         assert same_tensors(state, expected)
 
@@ -381,7 +381,7 @@ def test_dropout_depends_on_the_number_of_the_batch_alone(lab: Lab) -> None:
     for number, draws in ((3, 0), (3, 100), (4, 0)):
         other = lab.trainer("model.dropout=0.3", f"training.output_dir={lab.run}-{len(found)}")
         torch.rand(draws)
-        other._update(replace(update, numbers=[number]))
+        other._update(replace(update, batch_numbers=[number]))
         found.append(gradients(other))
     assert same_tensors(found[0], found[1])
     assert not same_tensors(found[0], found[2])
@@ -396,7 +396,7 @@ def test_half_precision_learns_the_same(lab: Lab) -> None:
         for update in islice(trainer.loader.updates(), 6):
             trainer._update(update)
             trainer.state.update += 1
-        losses[precision] = trainer._losses.figures(1.0)["full"]
+        losses[precision] = trainer._losses.means(1.0)["full"]
         assert {parameter.dtype for parameter in trainer.parameters.values()} == {torch.float32}
     assert losses["bfloat16"] == pytest.approx(losses["float32"], rel=0.01)
     assert losses["bfloat16"] != losses["float32"]

@@ -1,4 +1,4 @@
-"""focat from Python: everything the command line does is a call away.
+"""focat from Python: load a trained system, translate, score, look at attention.
 
 model = focat.load("run")
 model.translate(["Where is the cat?", "It is asleep."])
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import overload
+
+from typing_extensions import Unpack
 
 from focat._version import __version__
 from focat.analysis.attention_map import AttentionMap, attention_map
-from focat.choices import Precision, TargetContext
+from focat.choices import Precision
 from focat.errors import FocatError
 from focat.evaluation.document_scores import Pair, SentenceScore, score_documents
 from focat.files import digest_of
@@ -20,6 +22,7 @@ from focat.progress import NULL_PROGRESS, Progress
 from focat.run import TrainedSystem, load_system
 from focat.translation.formats import OutputOptions
 from focat.translation.jobs import STDOUT, Job, JobStats, run_job
+from focat.translation.options import TranslateOptions
 from focat.translation.result import Translation
 from focat.translation.translator import Translator
 
@@ -39,45 +42,64 @@ def load(run: str | Path | Sequence[str | Path], device: str = "auto", overrides
 
 
 class Model:
-    """A trained system, or several that decide together."""
+    """A trained system, or an ensemble of several: what `focat.load` returns."""
 
     def __init__(self, system: TrainedSystem) -> None:
         self.system = system
         self.runs, self.models = system.runs, system.models
         self.settings, self.tokenizer = system.settings, system.tokenizer
 
+    # A string is a sequence of strings too: a type checker takes the first overload that matches.
     @overload
-    def translate(self, text: str, **options: Any) -> str: ...
+    def translate(self, text: str, **options: Unpack[TranslateOptions]) -> str: ...  # type: ignore[overload-overlap]
     @overload
-    def translate(self, text: Sequence[str], **options: Any) -> list[str]: ...
+    def translate(  # type: ignore[overload-overlap]
+        self, text: Sequence[str], **options: Unpack[TranslateOptions]
+    ) -> list[str]: ...
     @overload
-    def translate(self, text: Sequence[Sequence[str]], **options: Any) -> list[list[str]]: ...
-    def translate(self, text: Any, **options: Any) -> Any:
-        """A document, a list of its sentences: the list of their translations. A list of documents: a list of lists.
+    def translate(self, text: Sequence[Sequence[str]], **options: Unpack[TranslateOptions]) -> list[list[str]]: ...
+    def translate(
+        self, text: str | Sequence[str] | Sequence[Sequence[str]], **options: Unpack[TranslateOptions]
+    ) -> str | list[str] | list[list[str]]:
+        """Translate a document, several documents, or a text.
 
-        A text: its lines are the sentences, blank lines stand between documents, and a text of as many lines comes
-        back. The options are those of `translator`.
+        Args:
+            text: a list of sentences is a document; a list of such lists is several documents; in a string, lines are
+                sentences and blank lines separate documents.
+            options: as of `translator`.
+
+        Returns:
+            The translations in the same form: as many sentences, documents or lines.
+
+        Raises:
+            FocatError: an option is wrong, or strings and lists are mixed.
         """
         if isinstance(text, str):
-            lines = (line if line.strip() else None for line in text.split("\n"))
-            found = self.translator(**options).sentences(lines)
-            return "\n".join(next(found).text if line.strip() else "" for line in text.split("\n"))
-        documents = list(text)
-        alone = all(isinstance(sentence, str) for sentence in documents)
-        if not alone and any(isinstance(document, str) for document in documents):
+            lines = text.split("\n")
+            found = self.translator(**options).sentences(line if line.strip() else None for line in lines)
+            return "\n".join(next(found).text if line.strip() else "" for line in lines)
+        items = list(text)
+        sentences = [item for item in items if isinstance(item, str)]
+        if len(sentences) == len(items):
+            (document,) = self.stream([sentences], **options)
+            return [translation.text for translation in document]
+        if sentences:
             raise FocatError(
                 "translate: give a text, a list of sentences, or a list of lists of sentences; not a mixture"
             )
-        found_texts = [
-            [translation.text for translation in document]
-            for document in self.stream([documents] if alone else documents, **options)
-        ]
-        return found_texts[0] if alone else found_texts
+        return [[translation.text for translation in document] for document in self.stream(items, **options)]
 
-    def stream(self, documents: Iterable[Sequence[str]], **options: Any) -> Iterator[list[Translation]]:
-        """Documents without end: each one's translations as soon as they are there, in order, with all that is known.
+    def stream(
+        self, documents: Iterable[Sequence[str]], **options: Unpack[TranslateOptions]
+    ) -> Iterator[list[Translation]]:
+        """Translate documents as they come, without end if need be.
 
-        The options are those of `translator`.
+        Args:
+            documents: lists of sentences.
+            options: as of `translator`.
+
+        Returns:
+            The translations of each document in order, with scores and alternatives, as soon as they are complete.
         """
         return self.translator(**options).translate(documents)
 
@@ -90,40 +112,53 @@ class Model:
         scores: bool = False,
         overwrite: bool = False,
         progress: Progress = NULL_PROGRESS,
-        **options: Any,
+        **options: Unpack[TranslateOptions],
     ) -> JobStats:
-        """What `focat translate` does: a file in, a file out, resumed if it was interrupted."""
+        """Translate a file as `focat translate` does; an interrupted translation is resumed.
+
+        Args:
+            input: the file to translate.
+            output: the file to write; standard output if not given.
+            format: text, jsonl, srt or vtt; by the name of the input if not given.
+            split: the input is running text, to be split into sentences.
+            scores: write the score of each translation.
+            overwrite: replace the output if it exists.
+            progress: where progress is shown.
+            options: as of `translator`.
+        """
         languages = (self.settings.data.source_language, self.settings.data.target_language) if split else None
         written = OutputOptions(scores, options.get("nbest") or self.settings.decoding.nbest)
         job = Job(Path(input), Path(output), format, languages, written, overwrite)
         return run_job(job, self.translator(**options), self._digests(), progress)
 
-    def translator(
-        self,
-        context: TargetContext | None = None,
-        constrained: bool = True,
-        window: int | None = None,
-        lookahead: int | None = None,
-        **search: Any,
-    ) -> Translator:
-        """What translates, with settings of its own.
+    def translator(self, **options: Unpack[TranslateOptions]) -> Translator:
+        """Make a translator; what is not given is as in the settings of the run.
 
-        `context` is where target context comes from: regenerate, reuse or none. `constrained`: every window yields as
-        many sentences as it has; if not, what follows the last separator is kept (the paper's rule). `window` is how
-        many sentences a window has. `lookahead` is how many sentences may be read before the first comes out. All else
-        are settings of the search (`SearchSettings`): beam, nbest, length_penalty, sample and so on. What is not given
-        is as in the settings of the run.
+        Args:
+            options: `context` (where target context comes from: regenerate, reuse or none), `constrained`, `window`
+                (sentences in a window), `lookahead` (sentences that may be read before the first translation is
+                returned), and the settings of the search: `beam`, `nbest`, `length_penalty`, `sample` and so on
+                (`TranslateOptions`).
         """
-        return Translator.from_system(self.system, context, constrained, window, lookahead, **search)
+        return Translator.from_system(self.system, **options)
 
     def attention(self, source: Sequence[str], target: Sequence[str]) -> AttentionMap:
-        """Attention weights of the first model over a window of these sentences, the current ones last."""
+        """Return the attention weights of the first model over a window of these sentences, the current ones last."""
         return attention_map(self.models[0], self.tokenizer, source, target)
 
     def score(
         self, document: Sequence[str], hypotheses: Sequence[str], window: int | None = None
     ) -> list[SentenceScore]:
-        """How likely these translations of a document's sentences are, each after those of the sentences before it."""
+        """Score translations of a document, each sentence after its context.
+
+        Args:
+            document: source sentences.
+            hypotheses: a translation of each.
+            window: sentences in a window; as in training if not given.
+
+        Returns:
+            For each sentence the log-probabilities of its tokens.
+        """
         if len(document) != len(hypotheses):
             raise FocatError(f"score: {len(document)} sentences have {len(hypotheses)} translations; give one for each")
         pairs = [
@@ -138,12 +173,12 @@ class Model:
         precision: Precision = "float32",
         progress: Progress = NULL_PROGRESS,
     ) -> list[list[SentenceScore]]:
-        """The same for many documents; what `focat score` does."""
+        """Score many documents at once, as `focat score` does."""
         windows = self.system.windows(window)
         return score_documents(self.models, self.tokenizer, documents, windows, precision, progress)
 
     def score_signature(self, window: int | None = None, precision: Precision = "float32") -> str:
-        """How scores with these settings are obtained: what a figure is to be quoted with."""
+        """Return how scores with these settings are obtained, to be quoted with them."""
         windows = self.system.windows(window)
         weights = "+".join(digest[:8] for digest in self.system.weights_digests)
         return f"score|window:{windows}|precision:{precision}|weights:{weights}|version:{__version__}"

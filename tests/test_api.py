@@ -87,9 +87,9 @@ def test_files(model: focat.Model, tmp_path: Path) -> None:
     ("options", "problem"),
     [
         ({"context": "magic"}, "context = magic: choose from regenerate, reuse, none"),
-        ({"beam": 0}, "beam: Input should be greater than 0"),
+        ({"beam": 0}, "beam = 0: should be greater than 0"),
         ({"nbest": 3}, "nbest is 3 but only 2 hypotheses are kept"),
-        ({"bean": 4}, "bean: Extra inputs are not permitted"),
+        ({"bean": 4}, "bean = 4: there is no such setting; did you mean beam"),
         ({"window": 0}, "window = 0"),
     ],
 )

@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from typing_extensions import Unpack
 
 from focat.config.data import FileString
 from focat.config.explain import explain, short_text
-from focat.config.schema import Settings
+from focat.config.schema import DecodingSettings, SearchOptions, SearchSettings, Settings
 from focat.errors import FocatError
 
 Tree = dict[str, Any]
@@ -71,6 +72,17 @@ def override_decoding(settings: Settings, overrides: Sequence[str]) -> Settings:
             raise FocatError(f"{short_text(override)}: only settings of decoding can change after training")
     tree = apply_overrides({"decoding": settings.decoding.model_dump()}, overrides)
     return settings.model_copy(update={"decoding": validate_tree(Settings, tree, "settings").decoding})
+
+
+def search_settings(decoding: DecodingSettings, **changes: Unpack[SearchOptions]) -> SearchSettings:
+    """Return the settings of the search with changes; None changes nothing.
+
+    Raises:
+        FocatError: a change is wrong.
+    """
+    tree = decoding.model_dump(include=set(SearchSettings.model_fields))
+    tree |= {name: value for name, value in changes.items() if value is not None}
+    return validate_tree(SearchSettings, tree, "decoding")
 
 
 def dump_settings(settings: Settings) -> str:

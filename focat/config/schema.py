@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from typing_extensions import TypedDict
 
 from focat.choices import TargetContext
 from focat.config.data import DataSettings, FilePath, SettingsSection
@@ -304,6 +305,22 @@ class SearchSettings(SettingsSection):
     def hypotheses(self) -> int:
         """Hypotheses per window that are decoded at the same time."""
         return self.nbest if self.sample else self.beam
+
+
+class SearchOptions(TypedDict, total=False):
+    """Settings of the search that a call may change, as in `SearchSettings`; None keeps the setting of the run."""
+
+    beam: int | None
+    length_penalty: float | None
+    nbest: int | None
+    max_length_ratio: float | None
+    max_length_offset: int | None
+    sample: bool | None
+    temperature: float | None
+    top_p: float | None
+    seed: int | None
+    batch_tokens: int | None
+    int8: bool | None
 
 
 class DecodingSettings(SearchSettings):

@@ -11,12 +11,13 @@ import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from pydantic import ValidationError
+from typing_extensions import Unpack
 
 from focat.choices import TARGET_CONTEXTS, TargetContext
-from focat.config.schema import SearchSettings, WindowSettings
+from focat.config.loading import search_settings
+from focat.config.schema import SearchOptions, SearchSettings, WindowSettings
 from focat.corpus.tokenizer import Tokenizer
 from focat.decoding.engine import Engine
 from focat.errors import FocatError, ParameterError
@@ -114,7 +115,7 @@ class Translator:
         constrained: bool = True,
         window: int | None = None,
         lookahead: int | None = None,
-        **search: Any,
+        **search: Unpack[SearchOptions],
     ) -> Translator:
         """A translator with the settings of a trained system, where others are not given.
 
@@ -122,20 +123,13 @@ class Translator:
             window: how many sentences a window has.
             search: settings of the search (`SearchSettings`): beam, nbest, length_penalty, sample and so on.
         """
-        usual = system.settings.decoding
-        defaults = {name: getattr(usual, name) for name in SearchSettings.model_fields}
-        try:
-            settings = SearchSettings(**defaults | {name: value for name, value in search.items() if value is not None})
-        except ValidationError as error:
-            first = error.errors()[0]
-            name = "".join(f"{part}: " for part in first["loc"])
-            raise FocatError(f"{name}{first['msg'].removeprefix('Value error, ')}") from None
+        decoding = system.settings.decoding
         return cls(
             system.models,
             system.tokenizer,
             system.windows(window),
-            settings,
-            context or usual.target_context,
+            search_settings(decoding, **search),
+            context or decoding.target_context,
             constrained,
             LOOKAHEAD if lookahead is None else lookahead,
         )

@@ -194,7 +194,7 @@ class TestMistakes:
             (["decoding.beam=0"], "settings: decoding.beam = 0: should be greater than 0"),
             (["windows.before=1"], "windows.before=1: only settings of decoding can change after training"),
             (["more.txt"], "translate: give one file, not 2"),
-            (["--top-p", "2"], "top_p: Input should be less than or equal to 1"),
+            (["--top-p", "2"], "decoding: top_p = 2.0: should be less than or equal to 1"),
         ],
     )
     def test_options(self, arguments: list[str], problem: str, desk: Desk) -> None:

@@ -1,0 +1,19 @@
+"""Keyword options of everything that translates, typed, so that a user's type checker knows them."""
+
+from __future__ import annotations
+
+from focat.choices import TargetContext
+from focat.config.schema import SearchOptions
+
+
+class TranslateOptions(SearchOptions, total=False):
+    """Options of `focat.Model.translate`; None keeps the setting of the run."""
+
+    context: TargetContext | None
+    """Where target context comes from."""
+    constrained: bool
+    """Every window yields as many sentences as it has; if not, what follows the last `<S>` is kept (the paper)."""
+    window: int | None
+    """Sentences in a window."""
+    lookahead: int | None
+    """Sentences that may be read before the first translation is returned; 1 returns each at once."""

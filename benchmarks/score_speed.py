@@ -28,8 +28,8 @@ from focat.choices import SCORING_RULES, Precision
 from focat.config.schema import ModelSettings, WindowSettings
 from focat.corpus.generated import write_suites
 from focat.corpus.tokenizer import Tokenizer
-from focat.evaluation.contrastive import Context, group_of
-from focat.evaluation.prefix_scoring import Group, score_groups
+from focat.evaluation.contrastive import ContextConfig, candidate_group
+from focat.evaluation.prefix_scoring import CandidateGroup, score_candidates
 from focat.evaluation.scoring import Scores, score_texts
 from focat.evaluation.suites import read_suite
 from focat.hardware import device_named
@@ -40,12 +40,12 @@ BARS = {"times_naive": 2.5, "largest_difference": 1e-5}
 
 
 def measure(
-    model: Transformer, tokenizer: Tokenizer, groups: Sequence[Group], rounds: int, precision: Precision
+    model: Transformer, tokenizer: Tokenizer, groups: Sequence[CandidateGroup], rounds: int, precision: Precision
 ) -> dict[str, Any]:
     """Both ways, and how far apart their scores are."""
     windows = [WindowText(group.source, [*group.target, text]) for group in groups for text in group.candidates]
     ways: dict[str, Callable[[], Scores]] = {
-        "together": lambda: score_groups(model, tokenizer, groups, precision),
+        "together": lambda: score_candidates(model, tokenizer, groups, precision),
         "alone": lambda: score_texts(model, tokenizer, windows, precision, batch_windows=_naive_batch(model)),
     }
     if model.output_weight.is_cuda:
@@ -89,14 +89,14 @@ def show(figures: dict[str, Any]) -> None:
     Console(highlight=False).print(table)
 
 
-def _groups(paths: Sequence[Path], tokenizer: Tokenizer, before: int, share: float) -> list[Group]:
+def _groups(paths: Sequence[Path], tokenizer: Tokenizer, before: int, share: float) -> list[CandidateGroup]:
     """What a model with these windows is asked; of each suite the first part, so that twins stay together."""
-    given = Context(before, before)
-    groups: list[Group] = []
+    given = ContextConfig(before, before)
+    groups: list[CandidateGroup] = []
     for path in paths:
         instances = read_suite(path).instances
         some = instances[: max(2, round(share * len(instances)))]
-        groups += [group_of(instance, given, tokenizer) for instance in some]
+        groups += [candidate_group(instance, given, tokenizer) for instance in some]
     return groups
 
 

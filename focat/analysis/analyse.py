@@ -1,40 +1,48 @@
-"""`focat analyse`: all analyses of some runs over the same documents, one run at a time, and what tells them apart."""
+"""`focat analyse`: all analyses of some runs over the same documents, one run at a time, and how they differ."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from focat._version import __version__
-from focat.analysis.attention import attention_of
-from focat.analysis.contributions import contributions_of, droppable
-from focat.analysis.losses import curves, losses_of
-from focat.analysis.measures import Measures, compare
-from focat.analysis.phenomena import Question, effects_of, questions_of
+from focat.analysis.attention import corpus_attention
+from focat.analysis.contributions import context_contributions, droppable
+from focat.analysis.corpora import AnalysedSystem, CorpusSelection, corpus_identity, open_runs, opened_split, texts_of
+from focat.analysis.losses import logged_losses, window_losses
+from focat.analysis.phenomena import SuiteInstance, context_effects, instances_of
+from focat.analysis.results import (
+    ANALYSIS_KIND,
+    AnalysedSuite,
+    AnalysisResults,
+    ContextResults,
+    CorpusResult,
+    ItemResult,
+    LossResults,
+    SignificanceSetup,
+    SystemAnalysis,
+)
 from focat.analysis.robustness import robustness_of
-from focat.analysis.systems import Chosen, System, corpus_identity, load_system, open_runs, opened_split, texts_of
 from focat.choices import ANALYSES, AnalysisName, DropSide, ScoringRule
 from focat.corpus.store import Split
-from focat.evaluation.comparison import Finding
-from focat.evaluation.significance import SEED, TRIALS, Floats
+from focat.evaluation.comparison import paired_differences
+from focat.evaluation.scores import Score, SystemScores
+from focat.evaluation.significance import SEED, TRIALS
 from focat.evaluation.suites import Suite
 from focat.progress import Progress
-from focat.windows.corpus_windows import cut_windows
-
-KIND = "focat analysis"  # how a file of ours is known
+from focat.run import TrainedSystem, load_system
+from focat.windows.corpus_windows import Indices, cut_windows
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is to be found out."""
+class AnalysisConfig:
+    """Which analyses to run, and how."""
 
-    parts: Sequence[AnalysisName] = ANALYSES
+    analyses: Sequence[AnalysisName] = ANALYSES
     sizes: Sequence[int] = (1, 2, 3, 4, 5, 6)
     """Window sizes, for robustness."""
     drop: Sequence[DropSide] = ("both",)
@@ -49,125 +57,139 @@ class Asked:
     seed: int = SEED
 
 
-@dataclass
+@dataclass(frozen=True)
 class Analysis:
-    """What was found out."""
+    """The results of all systems, and the scores they were computed from."""
 
-    corpus: dict[str, Any]
-    asked: Asked
-    systems: dict[str, dict[str, Any]] = field(default_factory=dict)
-    measures: dict[str, Measures] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
-    questions: list[Question] = field(default_factory=list)
-    document_of: np.ndarray[Any, np.dtype[np.int64]] = field(default_factory=lambda: np.empty(0, np.int64))
+    results: AnalysisResults
+    scores: Sequence[SystemScores]
+    instances: Sequence[SuiteInstance]
+    document_of: Indices
+    """(sentences,) the document of each sentence."""
 
-    def record(self) -> dict[str, Any]:
-        """Everything, to be written as JSON (docs/analysing.md)."""
-        return {
-            "kind": KIND,
-            "focat": __version__,
-            "corpus": self.corpus,
-            "suites": [
-                {"name": suite.name, "sha256": suite.sha256, "instances": len(suite.instances), "rule": self.asked.rule}
-                for suite in self.asked.suites
-            ],
-            "significance": {"trials": self.asked.trials, "seed": self.asked.seed, "correction": "holm"},
-            "systems": self.systems,
-            "findings": [{**asdict(finding), "stars": finding.stars} for finding in self.findings],
-        }
-
-    def item_lines(self) -> Iterator[str]:
-        """One JSON object for each window, and for each instance of a suite, of each system."""
-        for name, measures in self.measures.items():
-            for of_questions in (False, True):
-                chosen = {
-                    measure: (found.items, found.of_items)
-                    for measure, found in measures.items()
-                    if found.kind != "corpus" and _is_about_questions(measure) == of_questions
-                }
-                for item, values in _by_item(chosen):
-                    about = self._question(item) if of_questions else self._sentence(item)
-                    yield json.dumps({"system": name, **about, "figures": values}, ensure_ascii=False) + "\n"
-
-    def _sentence(self, item: int) -> dict[str, Any]:
-        return {"sentence": item, "document": int(self.document_of[item])}
-
-    def _question(self, item: int) -> dict[str, Any]:
-        question = self.questions[item]
-        instance = question.instance
-        return {
-            "suite": question.suite,
-            "id": instance.id,
-            "phenomenon": question.phenomenon,
-            "distance": instance.distance,
-        }
+    def items(self) -> Iterator[ItemResult]:
+        """Return the figures of each window, and of each instance of a suite, of each system."""
+        for system in self.scores:
+            for item, figures in _by_item(system.scores.values(), "windows"):
+                yield ItemResult(
+                    system=system.name, sentence=item, document=int(self.document_of[item]), figures=figures
+                )
+            for item, figures in _by_item(system.scores.values(), "instances"):
+                one = self.instances[item]
+                yield ItemResult(
+                    system=system.name,
+                    suite=one.suite,
+                    id=one.instance.id,
+                    phenomenon=one.phenomenon,
+                    distance=one.instance.distance,
+                    figures=figures,
+                )
 
 
-def analyse(paths: Sequence[Path], chosen: Chosen, asked: Asked, progress: Progress, device: torch.device) -> Analysis:
-    """Look into each run; then compare all with the first."""
+def analyse(
+    paths: Sequence[Path],
+    selection: CorpusSelection,
+    config: AnalysisConfig,
+    progress: Progress,
+    device: str | torch.device = "auto",
+) -> Analysis:
+    """Analyse runs one after the other, then compare all with the first."""
     runs = open_runs(paths)
-    found = Analysis(corpus_identity(runs, chosen), asked, questions=questions_of(asked.suites))
+    identity = corpus_identity(runs, selection)
+    instances = instances_of(config.suites)
+    systems: dict[str, SystemAnalysis] = {}
+    scores: list[SystemScores] = []
     for name, run in runs.items():
-        system = load_system(name, run, device)
-        with opened_split(system, chosen) as split:
-            found.document_of = np.array(split.document_of)
-            found.corpus |= {"sentences": len(split), "documents": len(split.documents) - 1}
-            record, measures = _examine(system, split, chosen, asked, found.questions, progress)
-        found.systems[name] = {**system.described(), **record}
-        found.measures[name] = measures
-    if len(runs) > 1:
-        found.findings = compare(found.measures, progress, asked.trials, asked.seed)
-    return found
+        trained = load_system(run.path, device)
+        with opened_split(run, trained.tokenizer, selection) as split:
+            document_of = np.array(split.document_of)
+            identity |= {"sentences": len(split), "documents": len(split.documents) - 1}
+            systems[name], found = _analyse_system(name, trained, split, selection, config, instances, progress)
+        scores.append(found)
+    pairs = [(scores[0], other) for other in scores[1:]]
+    findings = paired_differences(pairs, progress, trials=config.trials, seed=config.seed) if pairs else []
+    results = AnalysisResults(
+        kind=ANALYSIS_KIND,
+        focat=__version__,
+        corpus=CorpusResult.model_validate(identity),
+        suites=tuple(
+            AnalysedSuite(name=suite.name, sha256=suite.sha256, instances=len(suite.instances), rule=config.rule)
+            for suite in config.suites
+        ),
+        significance=SignificanceSetup(trials=config.trials, seed=config.seed, correction="holm"),
+        systems=systems,
+        findings=tuple(findings),
+    )
+    return Analysis(results, scores, instances, document_of)
 
 
-def _examine(
-    system: System, split: Split, chosen: Chosen, asked: Asked, questions: Sequence[Question], progress: Progress
-) -> tuple[dict[str, Any], Measures]:
-    """All that is asked about one system."""
+def _analyse_system(
+    name: str,
+    trained: TrainedSystem,
+    split: Split,
+    selection: CorpusSelection,
+    config: AnalysisConfig,
+    instances: Sequence[SuiteInstance],
+    progress: Progress,
+) -> tuple[SystemAnalysis, SystemScores]:
+    """Run the configured analyses of one system."""
+    system = AnalysedSystem(name, trained.model, trained.settings, trained.tokenizer)
     cut = cut_windows(split, system.windows)
     if len(cut.too_long):
-        progress.log(f"{system.name}: left out {len(cut.too_long):,} sentences, longer than its windows.max_tokens")
-    record: dict[str, Any] = {"windows_shortened": cut.shortened, "sentences_too_long": len(cut.too_long)}
-    measures: Measures = {}
-    if "attention" in asked.parts:
-        attention = attention_of(system, split, progress)
-        record["attention"] = attention.record()
-        measures |= attention.measures()
-    if "losses" in asked.parts:
-        losses = losses_of(system, split, progress)
-        record["losses"] = {"end": losses.record(), "curves": curves(system.run)}
-        measures |= losses.measures()
-    if "robustness" in asked.parts:
-        texts = texts_of(system, chosen, len(split.documents) - 1, progress) if asked.bleu else None
-        robustness = robustness_of(system, split, asked.sizes, questions, asked.rule, texts, progress)
-        record["robustness"] = robustness.record()
-        measures |= robustness.measures()
-    if "context" in asked.parts:
-        sides = [side for side in asked.drop if droppable(system.windows, side)]
-        record["context"] = {"dropped": [], "phenomena": []}
+        progress.log(f"{name}: left out {len(cut.too_long):,} sentences, longer than its windows.max_tokens")
+    results = SystemAnalysis(
+        run=str(trained.runs[0].path),
+        weights=trained.weights[0].name,
+        weights_sha256=trained.weights_digests[0],
+        windows=trained.settings.windows.model_dump(mode="json"),
+        discount=trained.settings.objective.model_dump(mode="json")["discount"],
+        shift=trained.model.shift,
+        windows_shortened=cut.shortened,
+        sentences_too_long=len(cut.too_long),
+    )
+    scores: dict[str, Score] = {}
+    if "attention" in config.analyses:
+        attention = corpus_attention(system, split, progress)
+        results = results.model_copy(update={"attention": attention.results()})
+        scores |= attention.scores()
+    if "losses" in config.analyses:
+        losses = window_losses(system, split, progress)
+        curves = logged_losses(trained.runs[0])
+        results = results.model_copy(update={"losses": LossResults(end=losses.results(), curves=curves)})
+        scores |= losses.scores()
+    if "robustness" in config.analyses:
+        count = len(split.documents) - 1
+        texts = texts_of(trained.runs[0], selection, count, progress) if config.bleu else None
+        robustness = robustness_of(system, split, config.sizes, instances, config.rule, texts, progress)
+        results = results.model_copy(update={"robustness": robustness.results})
+        scores |= robustness.scores
+    if "context" in config.analyses:
+        sides = [side for side in config.drop if droppable(system.windows, side)]
+        context = ContextResults(dropped=(), phenomena=())
         if sides:
-            contributions = contributions_of(system, split, sides, progress)
-            record["context"]["dropped"] = contributions.record(asked.trials, asked.seed)
-            measures |= contributions.measures()
-        if sides and questions:
-            effects = effects_of(system, questions, sides, asked.rule, progress)
-            record["context"]["phenomena"] = effects.record()
-            measures |= effects.measures()
-    return record, measures
+            contributions = context_contributions(system, split, sides, progress)
+            context = context.model_copy(update={"dropped": contributions.results(config.trials, config.seed)})
+            scores |= contributions.scores()
+        if sides and instances:
+            effects = context_effects(system, instances, sides, config.rule, progress)
+            context = context.model_copy(update={"phenomena": effects.results()})
+            scores |= effects.scores()
+        results = results.model_copy(update={"context": context})
+    return results, SystemScores(name, scores)
 
 
-def _is_about_questions(measure: str) -> bool:
-    return measure.startswith(("robustness.accuracy.", "context.margin."))
-
-
-def _by_item(
-    measures: dict[str, tuple[np.ndarray[Any, np.dtype[np.int64]], Floats]],
-) -> Iterator[tuple[int, dict[str, float]]]:
-    """For each item, in order, the figures it has."""
-    if not measures:
+def _by_item(scores: Iterable[Score], population: str) -> Iterator[tuple[int, dict[str, float]]]:
+    """Return each item of a population, in order, with the scores that it has."""
+    chosen = [
+        (score.name, score.items, score.item_values)
+        for score in scores
+        if score.kind != "corpus" and score.population == population and score.items is not None
+    ]
+    if not chosen:
         return
-    table = np.full((1 + max(int(items[-1]) for items, _ in measures.values()), len(measures)), np.nan)
-    for column, (items, values) in enumerate(measures.values()):
+    table = np.full((1 + max(int(items[-1]) for _, items, _ in chosen), len(chosen)), np.nan)
+    for column, (_, items, values) in enumerate(chosen):
         table[items, column] = values
     for item in np.flatnonzero(~np.isnan(table).all(1)).tolist():
-        yield item, {name: float(value) for name, value in zip(measures, table[item], strict=True) if value == value}
+        row = zip((name for name, _, _ in chosen), table[item].tolist(), strict=True)
+        yield item, {name: value for name, value in row if not np.isnan(value)}

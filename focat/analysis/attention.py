@@ -7,18 +7,26 @@ batch are there for a moment, and what is kept of them is a few numbers for each
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from focat.analysis.measures import Measures, mean
-from focat.analysis.streaming import batches
-from focat.analysis.systems import System
+from focat.analysis.corpora import AnalysedSystem
+from focat.analysis.results import (
+    ENTROPY_ORDERS,
+    STACKS,
+    AttentionResults,
+    HeadAttention,
+    LayerAttention,
+    Stack,
+    StackAttention,
+)
+from focat.analysis.streaming import window_batches
 from focat.config.schema import WindowSettings
 from focat.corpus.store import Split
+from focat.evaluation.scores import Score, ratio_score
 from focat.evaluation.significance import Floats
 from focat.model.transformer import Transformer
 from focat.progress import Progress
@@ -26,11 +34,7 @@ from focat.windows.batch import Batch, PaddedSequences
 from focat.windows.corpus_windows import Indices, cut_windows
 from focat.windows.segments import decoder_input
 
-Stack = Literal["encoder", "decoder", "cross"]
-STACKS: tuple[Stack, ...] = get_args(Stack)
-Order = Literal["mean-then-entropy", "entropy-then-mean"]
-ORDERS: tuple[Order, ...] = get_args(Order)
-_WEIGHTS = {"cpu": 1 << 23, "cuda": 1 << 27}  # of all heads of one layer, at a time
+_WEIGHTS = {"cpu": 1 << 23, "cuda": 1 << 27}  # attention weights of all heads of one layer in memory at a time
 
 
 @dataclass(frozen=True)
@@ -45,8 +49,8 @@ class Tallies:
     mean_entropy: Tensor  # (windows,) of their mean over heads and layers
 
 
-class Reader(list[Tensor]):
-    """Stands where the model records attention weights, and tallies those of each layer instead of keeping them.
+class AttentionTallies(list[Tensor]):
+    """A list that the model appends attention weights to, which adds them up instead of keeping them.
 
     A state of the decoder belongs to the sentence whose token it predicts, as a query and as a key alike: the separator
     in front of the current sentence is where its first word is predicted, so it is the current sentence's.
@@ -102,17 +106,17 @@ def _over_queries(values: Tensor, queries: Tensor) -> Tensor:
 
 @torch.no_grad()
 def read_attention(model: Transformer, batch: Batch, windows: WindowSettings) -> dict[Stack, Tallies]:
-    """Teacher-forced attention of one batch, tallied."""
+    """Add up the teacher-forced attention of one batch, for each stack."""
     source, target, sizes = batch.source, batch.target, (windows.before, windows.after)
-    encoder = Reader(source, source, *sizes, causal=False)
-    decoder = Reader(target, target, *sizes, causal=True)
-    cross = Reader(target, source, *sizes, causal=False)
+    encoder = AttentionTallies(source, source, *sizes, causal=False)
+    decoder = AttentionTallies(target, target, *sizes, causal=True)
+    cross = AttentionTallies(target, source, *sizes, causal=False)
     model.decode(model.encode(source, encoder), decoder_input(target), decoder, cross)
     return {"encoder": encoder.tallies(), "decoder": decoder.tallies(), "cross": cross.tallies()}
 
 
 @dataclass(frozen=True)
-class Attention:
+class CorpusAttention:
     """The attention of a system over a corpus."""
 
     sentences: Indices  # (windows,) the current sentence of each
@@ -120,36 +124,36 @@ class Attention:
     totals: dict[Stack, dict[str, Floats]]  # sums over windows, of every layer and head
     distances: list[int]  # of a sentence from the current one: 1 is the one before it, -1 the one behind it
 
-    def measures(self) -> Measures:
+    def scores(self) -> dict[str, Score]:
         """Share and entropy of each stack; entropy of self-attention (both stacks), and of everything together."""
-        found: Measures = {}
+        found = []
         for stack in STACKS:
-            share = mean(self.sentences, self.of_windows[stack]["share"], self.of_windows[stack]["current"])
-            if share is not None:
-                found[f"attention.share.{stack}"] = share
+            of_stack = self.of_windows[stack]
+            found.append(self._score(f"attention.share.{stack}", of_stack["share"], of_stack["current"]))
         groups: dict[str, tuple[Stack, ...]] = {stack: (stack,) for stack in STACKS}
         groups |= {"self": ("encoder", "decoder"), "all": STACKS}
-        for order in ORDERS:
+        for order in ENTROPY_ORDERS:
             for group, stacks in groups.items():
                 sums, counts = (np.sum([self.of_windows[s][name] for s in stacks], 0) for name in (order, "queries"))
-                spread = mean(self.sentences, sums, counts)
-                assert spread is not None
-                found[f"attention.entropy.{order}.{group}"] = spread
-        return found
+                found.append(self._score(f"attention.entropy.{order}.{group}", sums, counts))
+        return {score.name: score for score in found if score is not None}
 
-    def record(self) -> dict[str, Any]:
-        """All figures, by layer and head too."""
-        measures = self.measures()
+    def _score(self, name: str, sums: Floats, counts: Floats) -> Score | None:
+        return ratio_score(name, self.sentences, sums, counts, "windows", "attention")
+
+    def results(self) -> AttentionResults:
+        """Return all figures, by layer and head too."""
+        values = {name: score.value for name, score in self.scores().items()}
         groups = (*STACKS, "self", "all")
-        return {
-            "windows": len(self.sentences),
-            "windows_with_context": int((self.of_windows["encoder"]["current"] > 0).sum()),
-            "share": {s: _value(measures, f"attention.share.{s}") for s in STACKS},
-            "entropy": {o: {g: measures[f"attention.entropy.{o}.{g}"].value for g in groups} for o in ORDERS},
-            "stacks": {stack: self._stack(stack) for stack in STACKS},
-        }
+        return AttentionResults(
+            windows=len(self.sentences),
+            windows_with_context=int((self.of_windows["encoder"]["current"] > 0).sum()),
+            share={stack: values.get(f"attention.share.{stack}") for stack in STACKS},
+            entropy={o: {g: values[f"attention.entropy.{o}.{g}"] for g in groups} for o in ENTROPY_ORDERS},
+            stacks={stack: self._stack(stack) for stack in STACKS},
+        )
 
-    def _stack(self, stack: Stack) -> dict[str, Any]:
+    def _stack(self, stack: Stack) -> StackAttention:
         totals = self.totals[stack]
         queries, current = totals["queries"].item(), totals["current"].item()
         towards = totals["towards"] / current if current else None  # (layers, heads, distances)
@@ -159,35 +163,35 @@ class Attention:
         for i, of_heads in enumerate(entropies):
             shares = [None] * len(of_heads) if towards is None else towards[i, :, here].tolist()
             layers.append(
-                {
-                    "layer": i + 1,
-                    "share": None if towards is None else float(towards[i, :, here].mean()),
-                    "entropy": {"mean-then-entropy": float(of_layers[i]), "entropy-then-mean": float(of_heads.mean())},
-                    "heads": [
-                        {"head": j + 1, "share": share, "entropy": spread}
-                        for j, (share, spread) in enumerate(zip(shares, of_heads.tolist(), strict=True))
-                    ],
-                }
+                LayerAttention(
+                    layer=i + 1,
+                    share=None if towards is None else float(towards[i, :, here].mean()),
+                    entropy={"mean-then-entropy": float(of_layers[i]), "entropy-then-mean": float(of_heads.mean())},
+                    heads=tuple(
+                        HeadAttention(head=j + 1, share=share, entropy=entropy)
+                        for j, (share, entropy) in enumerate(zip(shares, of_heads.tolist(), strict=True))
+                    ),
+                )
             )
         by_distance = {} if towards is None else dict(zip(self.distances, towards.mean((0, 1)).tolist(), strict=True))
-        return {
-            "queries": int(queries),
-            "current_queries": int(current),
-            "share_by_distance": {str(d): by_distance[d] for d in sorted(by_distance, key=abs)},
-            "layers": layers,
-        }
+        return StackAttention(
+            queries=int(queries),
+            current_queries=int(current),
+            share_by_distance={str(d): by_distance[d] for d in sorted(by_distance, key=abs)},
+            layers=tuple(layers),
+        )
 
 
-def attention_of(system: System, split: Split, progress: Progress) -> Attention:
-    """Over all windows of a corpus, as the system was trained to see them."""
+def corpus_attention(system: AnalysedSystem, split: Split, progress: Progress) -> CorpusAttention:
+    """Add up the attention of a system over all windows of a corpus, cut as in training."""
     model, windows = system.model, cut_windows(split, system.windows)
-    names = ("queries", "current", "share", *ORDERS)
+    names = ("queries", "current", "share", *ENTROPY_ORDERS)
     of_windows: dict[Stack, dict[str, Floats]] = {s: {n: np.zeros(len(windows)) for n in names} for s in STACKS}
     totals: dict[Stack, dict[str, Tensor]] = {stack: {} for stack in STACKS}
     most = _WEIGHTS.get(system.device.type, _WEIGHTS["cpu"]) // model.settings.heads
     here = system.windows.after
     with progress.bar(f"{system.name}: attention", "windows", len(windows)) as bar:
-        for rows, batch in batches(split, windows, system.device, bar, most):
+        for rows, batch in window_batches(split, windows, system.device, bar, most):
             for stack, read in read_attention(model, batch, system.windows).items():
                 values = read.queries, read.current, read.towards[..., here].mean((1, 2)), read.mean_entropy
                 for name, value in zip(names, (*values, read.entropy.mean((1, 2))), strict=True):
@@ -197,8 +201,4 @@ def attention_of(system: System, split: Split, progress: Progress) -> Attention:
                     totals[stack][field.name] = totals[stack].get(field.name, 0) + total
     added = {stack: {name: total.cpu().numpy() for name, total in totals[stack].items()} for stack in STACKS}
     distances = list(range(-system.windows.after, system.windows.before + 1))
-    return Attention(windows.current, of_windows, added, distances)
-
-
-def _value(measures: Measures, name: str) -> float | None:
-    return measures[name].value if name in measures else None
+    return CorpusAttention(windows.current, of_windows, added, distances)

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from focat.analysis.measures import Measure, Measures, mean
-from focat.analysis.streaming import batches
-from focat.analysis.systems import System
+from focat.analysis.corpora import AnalysedSystem
+from focat.analysis.results import Dropped, DroppedSentenceResult
+from focat.analysis.streaming import window_batches
 from focat.choices import DropSide
 from focat.config.schema import WindowSettings
 from focat.corpus.store import Split
 from focat.corpus.vocabulary import END, PAD, SEPARATOR
+from focat.evaluation.scores import Score, ratio_score
 from focat.evaluation.scoring import Scores, sums, token_scores
 from focat.evaluation.significance import (
     SEED,
@@ -36,111 +36,118 @@ from focat.windows.batch import Batch, PaddedSequences
 from focat.windows.corpus_windows import Indices, cut_windows
 from focat.windows.segments import segments_of
 
-Dropped = int | Literal["all"]
-"""The distance of a sentence from the current one (1 is the one before it, -1 the one behind), or all of them."""
-
 
 def droppable(windows: WindowSettings, sides: DropSide) -> list[Dropped]:
-    """What can be dropped from windows: each context sentence, and all at once where there are several."""
+    """Return what can be dropped from windows: each context sentence, and all of them where there are several."""
     before, after = windows.target if sides == "target" else (windows.before, windows.after)
     distances: list[Dropped] = [*range(1, before + 1), *range(-1, -after - 1, -1)]
     return [*distances, "all"] if len(distances) > 1 else distances
 
 
-def without(side: PaddedSequences, dropped: Tensor) -> PaddedSequences:
-    """The same windows without some of their context sentences, whose tokens (windows, length) are marked."""
+def drop_tokens(side: PaddedSequences, dropped: Tensor) -> PaddedSequences:
+    """Return windows without the context sentences whose tokens are marked in `dropped`, (windows, length)."""
     kept = (side.segments >= 0) & ~dropped
     lengths = kept.sum(-1)
     places = kept.int().sort(dim=-1, descending=True, stable=True).indices[:, : int(lengths.max())]
     tokens = torch.where(kept, side.tokens, PAD).gather(1, places)
-    tokens[torch.arange(len(tokens), device=tokens.device), lengths - 1] = END  # it may be a sentence behind that went
+    tokens[torch.arange(len(tokens), device=tokens.device), lengths - 1] = (
+        END  # also where the last sentence was dropped
+    )
     before = side.segments < side.current[:, None]
     return PaddedSequences(tokens, segments_of(tokens), (kept & before & (side.tokens == SEPARATOR)).sum(-1))
 
 
-def marked(side: PaddedSequences, what: Dropped) -> Tensor:
-    """The tokens (windows, length) of what is to be dropped."""
+def tokens_of(side: PaddedSequences, what: Dropped) -> Tensor:
+    """Return a mask (windows, length) of the tokens of the sentences to drop."""
     distance = side.current[:, None] - side.segments
     wanted = distance != 0 if what == "all" else distance == what
     return wanted & (side.segments >= 0)
 
 
-def drop(batch: Batch, what: Dropped, sides: DropSide) -> tuple[Tensor, Batch] | None:
-    """Those windows of a batch that have such a sentence, as their rows and without it; None if there are none."""
-    of_source, of_target = marked(batch.source, what), marked(batch.target, what)
-    there = {"both": of_source.any(-1) | of_target.any(-1), "source": of_source.any(-1), "target": of_target.any(-1)}
-    (rows,) = there[sides].nonzero(as_tuple=True)
+def drop_sentence(batch: Batch, what: Dropped, sides: DropSide) -> tuple[Tensor, Batch] | None:
+    """Drop a sentence from the windows of a batch that have it.
+
+    Returns:
+        The rows of these windows, and the windows without the sentence; None if no window has it.
+    """
+    of_source, of_target = tokens_of(batch.source, what), tokens_of(batch.target, what)
+    has_it = {"both": of_source.any(-1) | of_target.any(-1), "source": of_source.any(-1), "target": of_target.any(-1)}
+    (rows,) = has_it[sides].nonzero(as_tuple=True)
     if not len(rows):
         return None
     some = batch.map(lambda tensor: tensor[rows])
-    source = some.source if sides == "target" else without(some.source, of_source[rows])
-    target = some.target if sides == "source" else without(some.target, of_target[rows])
+    source = some.source if sides == "target" else drop_tokens(some.source, of_source[rows])
+    target = some.target if sides == "source" else drop_tokens(some.target, of_target[rows])
     return rows, Batch(source, target, some.sentences)
 
 
 @dataclass(frozen=True)
 class Contributions:
-    """Log-probabilities of the current sentence of each window, with its context and without parts of it."""
+    """Log-probabilities of the current sentence of each window, with its context and without some of it."""
 
     sentences: Indices  # (windows,) the current sentence of each
     tokens: Floats  # (windows,) of the current sentence
-    whole: Floats  # (windows,)
-    parts: dict[tuple[DropSide, Dropped], Floats]  # (windows,) each; NaN where there was nothing to drop
+    full: Floats  # (windows,) with all context
+    without: dict[tuple[DropSide, Dropped], Floats]  # (windows,) each; NaN where there was nothing to drop
 
-    def measures(self) -> Measures:
-        """How much better a token of the current sentence is predicted with what was dropped than without."""
-        found: Measures = {}
-        for (sides, what), score in self.parts.items():
-            moved = self._moved(score)
-            if moved is not None:
-                found[f"context.{sides}.{what}"] = moved
+    def scores(self) -> dict[str, Score]:
+        """How much better a token of the current sentence is predicted with what was dropped than without it."""
+        return {score.name: score for score in self._by_drop().values()}
+
+    def results(self, trials: int = TRIALS, seed: int = SEED) -> tuple[DroppedSentenceResult, ...]:
+        """Return the figures, and whether they differ from zero; p-values are corrected over all of them (Holm)."""
+        found = self._by_drop()
+        p_values = []
+        for score in found.values():
+            zero = np.stack([np.zeros(len(score.statistics)), score.statistics[:, 1]], 1)
+            p_values.append(approximate_randomisation(zero, score.statistics, mean_formula, trials, seed))
+        return tuple(
+            DroppedSentenceResult(
+                sides=sides,
+                dropped=what,
+                windows=len(score.statistics),
+                per_token=score.value,
+                per_sentence=float(score.statistics[:, 0].mean()),
+                better_with_it=float((score.statistics[:, 0] > 0).mean()),
+                p=p,
+                corrected=p_corrected,
+                stars=stars(p_corrected),
+            )
+            for ((sides, what), score), p, p_corrected in zip(
+                found.items(), p_values, corrected(p_values, "holm"), strict=True
+            )
+        )
+
+    def _by_drop(self) -> dict[tuple[DropSide, Dropped], Score]:
+        found = {}
+        for (sides, what), without in self.without.items():
+            measured = ~np.isnan(without)
+            change, tokens = np.where(measured, self.full - without, 0.0), self.tokens * measured
+            score = ratio_score(f"context.{sides}.{what}", self.sentences, change, tokens, "windows", "context")
+            if score is not None:
+                found[sides, what] = score
         return found
 
-    def record(self, trials: int = TRIALS, seed: int = SEED) -> list[dict[str, Any]]:
-        """The figures, and whether they differ from nothing; p-values corrected over all of them (Holm)."""
-        rows: list[dict[str, Any]] = []
-        for (sides, what), score in self.parts.items():
-            moved = self._moved(score)
-            if moved is None:
-                continue
-            gone = np.stack([np.zeros(len(moved.items)), moved.statistics[:, 1]], 1)
-            rows.append(
-                {
-                    "sides": sides,
-                    "dropped": what,
-                    "windows": len(moved.items),
-                    "per_token": moved.value,
-                    "per_sentence": float(moved.statistics[:, 0].mean()),
-                    "better_with_it": float((moved.statistics[:, 0] > 0).mean()),
-                    "p": approximate_randomisation(gone, moved.statistics, mean_formula, trials, seed),
-                }
-            )
-        for row, p in zip(rows, corrected([row["p"] for row in rows], "holm"), strict=True):
-            row |= {"corrected": p, "stars": stars(p)}
-        return rows
 
-    def _moved(self, score: Floats) -> Measure | None:
-        there = ~np.isnan(score)
-        return mean(self.sentences, np.where(there, self.whole - score, 0.0), self.tokens * there)
-
-
-def contributions_of(system: System, split: Split, sides: Sequence[DropSide], progress: Progress) -> Contributions:
-    """Over all windows of a corpus, as the system was trained to see them."""
+def context_contributions(
+    system: AnalysedSystem, split: Split, sides: Sequence[DropSide], progress: Progress
+) -> Contributions:
+    """Score all windows of a corpus, cut as in training, with and without each context sentence."""
     windows = cut_windows(split, system.windows)
-    asked = [(side, what) for side in sides for what in droppable(system.windows, side)]
-    whole, tokens = np.zeros(len(windows)), np.zeros(len(windows))
-    parts = {part: np.full(len(windows), np.nan) for part in asked}
+    full, tokens = np.zeros(len(windows)), np.zeros(len(windows))
+    drops = [(side, what) for side in sides for what in droppable(system.windows, side)]
+    without = {drop: np.full(len(windows), np.nan) for drop in drops}
     with progress.bar(f"{system.name}: what context contributes", "windows", len(windows)) as bar:
-        for rows, batch in batches(split, windows, system.device, bar):
+        for rows, batch in window_batches(split, windows, system.device, bar):
             scores = _scores(system, batch)
-            whole[rows], tokens[rows] = scores.current, scores.current_tokens
-            for (side, what), part in parts.items():
-                found = drop(batch, what, side)
+            full[rows], tokens[rows] = scores.current, scores.current_tokens
+            for (side, what), values in without.items():
+                found = drop_sentence(batch, what, side)
                 if found is not None:
                     chosen, rest = found
-                    part[rows[chosen.cpu().numpy()]] = _scores(system, rest).current
-    return Contributions(windows.current, tokens, whole, parts)
+                    values[rows[chosen.cpu().numpy()]] = _scores(system, rest).current
+    return Contributions(windows.current, tokens, full, without)
 
 
-def _scores(system: System, batch: Batch) -> Scores:
+def _scores(system: AnalysedSystem, batch: Batch) -> Scores:
     return sums(token_scores(system.model, batch.source, batch.target), batch.target)

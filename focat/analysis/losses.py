@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from focat.analysis.measures import Measure, Measures, mean, ratio_formula
-from focat.analysis.streaming import batches
-from focat.analysis.systems import System
+from focat.analysis.corpora import AnalysedSystem
+from focat.analysis.results import CorpusLosses, LoggedLosses, LossCurves, LossMeans
+from focat.analysis.streaming import window_batches
 from focat.config.schema import WindowSettings
 from focat.corpus.store import Split
 from focat.errors import FocatError
+from focat.evaluation.scores import Score, ratio_score
 from focat.evaluation.significance import Floats
 from focat.progress import Progress
 from focat.run import Run
@@ -28,31 +28,27 @@ from focat.windows.batch import Batch, PaddedSequences
 from focat.windows.corpus_windows import Indices, cut_windows
 
 _CHUNK = 4096  # tokens whose logits exist at the same time
-_KEPT = ("update", "epochs", "minutes", "current", "context", "ratio", "full", "current_nll", "best")
 
 
-def curves(run: Run) -> dict[str, list[dict[str, float]]]:
-    """The losses that training has logged, of training itself and of validations."""
-    found: dict[str, list[dict[str, float]]] = {"train": [], "validation": []}
-    for record in _logged(run):
-        if record["kind"] in found:
-            found[record["kind"]].append({name: record[name] for name in _KEPT if name in record})
-    return found
+def logged_losses(run: Run) -> LossCurves:
+    """Return the losses that training has logged, on training batches and on the development set."""
+    found: dict[str, list[LoggedLosses]] = {"train": [], "validation": []}
+    for kind, losses in _logged(run):
+        if kind in found:
+            found[kind].append(losses)
+    return LossCurves(train=found["train"], validation=found["validation"])
 
 
-def _logged(run: Run) -> Iterator[dict[str, Any]]:
-    """The records of the log; its last line may have been cut off in the middle of a write."""
+def _logged(run: Run) -> Iterator[tuple[str, LoggedLosses]]:
+    """Return the entries of the log; its last line may have been cut off in the middle of a write."""
     lines = run.log.read_text(encoding="utf-8").splitlines() if run.log.exists() else []
     for number, line in enumerate(lines, 1):
         try:
             record = json.loads(line)
-            if "update" not in record or "kind" not in record:
-                raise ValueError
-        except (TypeError, ValueError):
+            yield record["kind"], LoggedLosses.model_validate(record)
+        except (KeyError, TypeError, ValueError):  # a validation error is a ValueError
             if number < len(lines):
                 raise FocatError(f"{run.log}, line {number}: is no record of training; the log is damaged") from None
-            continue
-        yield record
 
 
 @dataclass(frozen=True)
@@ -65,49 +61,57 @@ class WindowLosses:
     tokens: Floats  # (windows, 2)
     shortened: int  # windows that lost context because they were too long
 
-    def current(self) -> Measure:
-        """Loss of the current sentence per token."""
-        found = mean(self.sentences, self.plain[:, 0], self.tokens[:, 0])
-        assert found is not None  # there is always a token that closes it
+    def current(self, name: str = "losses.current", family: str = "losses") -> Score:
+        """The loss of the current sentence per token."""
+        found = ratio_score(name, self.sentences, self.plain[:, 0], self.tokens[:, 0], "windows", family)
+        assert found is not None  # the separator that closes a sentence is a token too
         return found
 
-    def measures(self) -> Measures:
-        """Losses of current and context per token, and the first over the second, where windows have context."""
-        found = {"losses.current": self.current()}
-        context = mean(self.sentences, self.plain[:, 1], self.tokens[:, 1])
-        if context is not None:
+    def scores(self) -> dict[str, Score]:
+        """Losses of current and context per token, and the first over the second where windows have context."""
+        current = self.current()
+        found = {"losses.current": current}
+        context = ratio_score(
+            "losses.context", self.sentences, self.plain[:, 1], self.tokens[:, 1], "windows", "losses"
+        )
+        if context is not None and context.items is not None:
             found["losses.context"] = context
-            both = found["losses.current"].among(context.items)
-            statistics = np.concatenate([both.statistics, context.statistics], 1)
-            found["losses.ratio"] = Measure(context.items, statistics, ratio_formula)
+            statistics = np.concatenate([current.among(context.items).statistics, context.statistics], 1)
+            found["losses.ratio"] = replace(context, name="losses.ratio", statistics=statistics, formula=ratio_formula)
         return found
 
-    def record(self) -> dict[str, Any]:
-        """Without smoothing, and with it as in the log."""
+    def results(self) -> CorpusLosses:
+        """Return the losses without smoothing, and with it as in the log."""
         sums, tokens = self.smoothed.sum(0), self.tokens.sum(0)
-        current, context = sums[0] / tokens[0], sums[1] / tokens[1] if tokens[1] else None
-        values = {name.removeprefix("losses."): measure.value for name, measure in self.measures().items()}
-        return {
-            "windows": len(self.sentences),
-            "current": values["current"],
-            "context": values.get("context"),
-            "ratio": values.get("ratio"),
-            "smoothed": {
-                "current": float(current),
-                "context": None if context is None else float(context),
-                "ratio": None if context is None else float(current / context),
-            },
-        }
+        current, context = float(sums[0] / tokens[0]), float(sums[1] / tokens[1]) if tokens[1] else None
+        values = {name: score.value for name, score in self.scores().items()}
+        return CorpusLosses(
+            windows=len(self.sentences),
+            current=values["losses.current"],
+            context=values.get("losses.context"),
+            ratio=values.get("losses.ratio"),
+            smoothed=LossMeans(current=current, context=context, ratio=None if context is None else current / context),
+        )
 
 
-def losses_of(
-    system: System, split: Split, progress: Progress, windows: WindowSettings | None = None, what: str = "losses"
+def ratio_formula(sums: Floats) -> Floats:
+    """A mean over another: two sums with their counts."""
+    ratios: Floats = (sums[:, 0] / sums[:, 1]) / (sums[:, 2] / sums[:, 3])
+    return ratios
+
+
+def window_losses(
+    system: AnalysedSystem,
+    split: Split,
+    progress: Progress,
+    windows: WindowSettings | None = None,
+    label: str = "losses",
 ) -> WindowLosses:
-    """Of all windows of a corpus: as the system was trained to see them, or others."""
+    """Compute the losses of all windows of a corpus, cut as in training or by other window settings."""
     cut = cut_windows(split, windows or system.windows)
     plain, smoothed, tokens = (np.zeros((len(cut), 2)) for _ in range(3))
-    with progress.bar(f"{system.name}: {what}", "windows", len(cut)) as bar:
-        for rows, batch in batches(split, cut, system.device, bar):
+    with progress.bar(f"{system.name}: {label}", "windows", len(cut)) as bar:
+        for rows, batch in window_batches(split, cut, system.device, bar):
             of_tokens = token_losses(system, batch)
             for sums, values in zip(
                 (smoothed, plain, tokens), (*of_tokens, torch.ones_like(of_tokens[0])), strict=True
@@ -117,8 +121,8 @@ def losses_of(
 
 
 @torch.no_grad()
-def token_losses(system: System, batch: Batch) -> tuple[Tensor, Tensor]:
-    """The loss of every target token with label smoothing, and without: (windows, length) each."""
+def token_losses(system: AnalysedSystem, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return the loss of every target token with label smoothing, and without: (windows, length) each."""
     model, smoothing = system.model, system.settings.objective.label_smoothing
     hidden = model(batch.source, batch.target)
     weights = token_weights(batch.target, 1.0)

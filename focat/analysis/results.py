@@ -277,8 +277,9 @@ class InspectionResults(JsonResult):
     pairs: int
     read: int
     removed: dict[str, int]
-    sentence_lengths: dict[Literal["source", "target"], LengthResult]
-    window_lengths: dict[Literal["source", "target"], LengthResult]
+    sentence_lengths: dict[str, LengthResult]
+    """By side, source and target."""
+    window_lengths: dict[str, LengthResult]
     windows_shortened: int
     sentences_too_long: int
     suspicious: tuple[SuspiciousPair, ...]

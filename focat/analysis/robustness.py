@@ -6,20 +6,20 @@ All sizes are measured on the same sentences; only the number of context sentenc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from focat.analysis.losses import losses_of
-from focat.analysis.measures import Measure, Measures
-from focat.analysis.phenomena import Question, accuracy_measures, answer, groups_of
-from focat.analysis.systems import System
+from focat.analysis.corpora import AnalysedSystem
+from focat.analysis.losses import window_losses
+from focat.analysis.phenomena import SuiteInstance, accuracy_scores, groups_of, score_suites
+from focat.analysis.results import RobustnessResults, WindowSizeResult
 from focat.choices import ScoringRule
 from focat.config.schema import WindowSettings
 from focat.corpus.document import Document
 from focat.corpus.store import Split
-from focat.evaluation.metrics import formula_of, measure
+from focat.evaluation.metrics import measure
+from focat.evaluation.scores import Score
 from focat.progress import Progress
 from focat.translation.translator import Translator
 
@@ -28,67 +28,56 @@ from focat.translation.translator import Translator
 class Robustness:
     """What was measured with windows of each size."""
 
-    trained: int
-    sizes: list[int]
-    shortened: dict[int, int]  # windows that lost context because they were too long
-    by_name: Measures  # losses, accuracies and BLEU
-    signature: str  # of BLEU
-
-    def measures(self) -> Measures:
-        """By name and size, as in robustness.loss.4."""
-        return self.by_name
-
-    def record(self) -> dict[str, Any]:
-        """One entry for each size."""
-        entries: list[dict[str, Any]] = []
-        for size in self.sizes:
-            entry: dict[str, Any] = {"size": size, "seen": size <= self.trained, "shortened": self.shortened[size]}
-            for name, found in self.by_name.items():
-                _, what, *phenomenon, of_size = name.split(".")
-                if of_size == str(size):
-                    if phenomenon:
-                        entry.setdefault(what, {})[".".join(phenomenon)] = found.value
-                    else:
-                        entry[what] = found.value
-            entries.append(entry)
-        return {"trained": self.trained, "sizes": entries, **({"bleu": self.signature} if self.signature else {})}
+    results: RobustnessResults
+    scores: dict[str, Score]
+    """Losses, accuracies and BLEU by name and size, as in robustness.loss.4."""
 
 
 def robustness_of(
-    system: System,
+    system: AnalysedSystem,
     split: Split,
     sizes: Sequence[int],
-    questions: Sequence[Question],
+    instances: Sequence[SuiteInstance],
     rule: ScoringRule,
     documents: Sequence[Document] | None,
     progress: Progress,
 ) -> Robustness:
-    """Loss with windows of each size; accuracy where there are questions, BLEU where there are documents."""
-    found: Measures = {}
-    shortened: dict[int, int] = {}
-    signature = ""
-    longest = max((len(question.instance.source) for question in questions), default=0)  # a larger window is the same
+    """Measure the loss with windows of each size, accuracy if there are instances, and BLEU if there are documents."""
+    scores: dict[str, Score] = {}
+    results: list[WindowSizeResult] = []
+    signature: dict[str, str] = {}
+    longest = max((len(one.instance.source) for one in instances), default=0)  # a larger window is the same
     for size in sizes:
         windows = _windows(system, size)
         if windows is None:
             progress.log(f"{system.name}: left out windows of {size}, which its positions or its windows do not allow")
             continue
-        losses = losses_of(system, split, progress, windows, f"losses, windows of {size}")
-        shortened[size] = losses.shortened
-        found[f"robustness.loss.{size}"] = losses.current()
-        if questions and size <= longest:
-            answers = answer(system, questions, groups_of(system, questions, windows), rule, progress)
-            for phenomenon, right in accuracy_measures(answers, questions).items():
-                found[f"robustness.accuracy.{phenomenon}.{size}"] = right
+        losses = window_losses(system, split, progress, windows, f"losses, windows of {size}")
+        loss = losses.current(f"robustness.loss.{size}", "robustness")
+        found = [loss]
+        result = WindowSizeResult(
+            size=size, seen=size <= system.windows.size, shortened=losses.shortened, loss=loss.value
+        )
+        if instances and size <= longest:
+            scored = score_suites(system, instances, groups_of(system, instances, windows), rule, progress)
+            accuracies = accuracy_scores(scored, instances, "robustness.accuracy.{}." + str(size))
+            found += accuracies.values()
+            values = {phenomenon: score.value for phenomenon, score in accuracies.items()}
+            result = result.model_copy(update={"accuracy": values})
         if documents is not None:
-            found[f"robustness.bleu.{size}"], signature = bleu_of(system, windows, documents, progress, size)
-    return Robustness(system.windows.size, list(shortened), shortened, found, signature)
+            bleu = bleu_of(system, windows, documents, progress, size)
+            found.append(bleu)
+            result = result.model_copy(update={"bleu": bleu.value})
+            signature = {"bleu": bleu.signature}
+        results.append(result)
+        scores |= {score.name: score for score in found}
+    return Robustness(RobustnessResults(trained=system.windows.size, sizes=tuple(results), **signature), scores)
 
 
 def bleu_of(
-    system: System, windows: WindowSettings, documents: Sequence[Document], progress: Progress, size: int
-) -> tuple[Measure, str]:
-    """BLEU of translations through such windows, and its signature; all else as in the settings of the run."""
+    system: AnalysedSystem, windows: WindowSettings, documents: Sequence[Document], progress: Progress, size: int
+) -> Score:
+    """Compute BLEU of translations with such windows; all else is as in the settings of the run."""
     search = system.settings.decoding
     translator = Translator([system.model], system.tokenizer, windows, search, context=search.target_context)
     count = sum(len(document.source) for document in documents)
@@ -98,13 +87,13 @@ def bleu_of(
             hypotheses += (translation.text for translation in translations)
             bar.advance(len(translations))
     references = [sentence for document in documents for sentence in document.target]
-    figure = measure("BLEU", "sentence", hypotheses, references)
-    items = np.arange(len(figure.statistics))
-    return Measure(items, figure.statistics, formula_of("BLEU"), "corpus"), figure.signature
+    score = measure("BLEU", "sentence", hypotheses, references)
+    items = np.arange(len(references))
+    return replace(score, name=f"robustness.bleu.{size}", items=items, population="windows", family="robustness")
 
 
-def _windows(system: System, size: int) -> WindowSettings | None:
-    """Windows of this size; None if the model looks further ahead, or learned positions end before."""
+def _windows(system: AnalysedSystem, size: int) -> WindowSettings | None:
+    """Return windows of this size; None if the model looks further ahead, or learned positions end before."""
     if size <= system.windows.after:
         return None
     if system.model.settings.positions == "learned" and size > system.windows.size:

@@ -16,7 +16,7 @@ from focat.windows.corpus_windows import CorpusWindows, Indices, gather_batch
 _TOKENS = {"cpu": 4096, "cuda": 65_536}  # of a batch on its longer side, padding included
 
 
-def batches(
+def window_batches(
     split: Split, windows: CorpusWindows, device: torch.device, bar: Bar, most_weights: int | None = None
 ) -> Iterator[tuple[Indices, Batch]]:
     """Every window once, with its place among the windows; those of similar length together.

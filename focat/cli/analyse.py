@@ -62,28 +62,27 @@ def analyse_command(
     """See where attention and loss go, what other window sizes do, and what each context sentence is worth."""
     from rich.console import Console
 
-    from focat.analysis.analyse import Asked, analyse
-    from focat.analysis.systems import Chosen
-    from focat.evaluation.suites import Form, context_files, read_suites
+    from focat.analysis.analyse import AnalysisConfig, analyse
+    from focat.analysis.corpora import CorpusSelection
+    from focat.evaluation.suites import TextNormalization, context_files, read_suites
     from focat.files import check_output_file, write_atomic
-    from focat.hardware import device_named
-    from focat.reporting.analysis_tables import show_analysis
+    from focat.reporting.terminal.analysis import show_analysis
 
-    form, context = Form(detokenise, lowercase), context_files(context_source, context_target)
-    chosen = Chosen(split, source, target, documents, limit)
-    asked = Asked(
+    normalization, context = TextNormalization(detokenise, lowercase), context_files(context_source, context_target)
+    selection = CorpusSelection(split, source, target, documents, limit)
+    config = AnalysisConfig(
         names_between_commas("analyses", analyses, ANALYSES),
         window_sizes("windows", windows),
         names_between_commas("drop", drop, DROP_SIDES),
-        [form.suite(published) for published in read_suites(suite or [], context)],
+        [normalization.suite(published) for published in read_suites(suite or [], context)],
         rule,
         bleu,
         trials,
         seed,
     )
     check_output_file(items, overwrite)
-    found = analyse(runs, chosen, asked, progress_shown(quiet), device_named(device))
-    show_analysis(found, by, Console(highlight=False))
+    found = analyse(runs, selection, config, progress_shown(quiet), device)
+    show_analysis(found.results, by, Console(highlight=False))
     if items is not None:
-        write_atomic(items, "".join(found.item_lines()))
-    write_figures(json_file, found.record())
+        write_atomic(items, "".join(item.to_line() for item in found.items()))
+    write_figures(json_file, found.results.to_json())

@@ -65,12 +65,13 @@ def inspect_command(
     json_file: JsonFile = None,
 ) -> None:
     """Look into a token store: counts, lengths, suspicious pairs, and windows coloured by segment."""
-    from focat.analysis.inspection import draw_windows, inspect_split, show_inspection
+    from focat.analysis.inspection import inspect_split
     from focat.config.schema import WindowSettings
     from focat.corpus.store import Store
+    from focat.reporting.terminal.inspection import draw_windows, show_inspection
 
     found = inspect_split(Store(store), split, WindowSettings(before=before, after=after), windows)
     show_inspection(found)
     if svg is not None:
         draw_windows(found, svg)
-    write_figures(json_file, found.figures)
+    write_figures(json_file, found.results.to_json())

@@ -69,32 +69,27 @@ def contrast_command(
     """Measure what context is for: how often a system prefers the right translation, by phenomenon and distance."""
     from rich.console import Console
 
-    from focat.evaluation.contrast_report import figures, instance_lines, sections, show
-    from focat.evaluation.contrast_run import Asking, ask, suites_for
-    from focat.evaluation.suites import Form
+    from focat.evaluation.contrast import ContrastConfig, read_contrast_suites, run_contrast
+    from focat.evaluation.contrast_results import contrast_results, instance_results
+    from focat.evaluation.suites import TextNormalization
     from focat.files import check_output_file, write_atomic
-    from focat.hardware import device_named
-    from focat.run import Run
+    from focat.reporting.terminal.contrast import show_contrast
+    from focat.run import Run, load_system
 
-    asking = Asking(
-        rule,
-        target_context,
-        window,
-        missing_target,
-        pad_context,
-        Form(detokenise, lowercase),
-        precision,
-        translate,
+    normalization = TextNormalization(detokenise, lowercase)
+    config = ContrastConfig(
+        rule, target_context, window, missing_target, pad_context, normalization, precision, translate
     )
     check_output_file(instances, overwrite)
-    opened = Run.open(run, overrides or ())
-    suites = suites_for(suite, opened, window, context_source, context_target, context_folder)
-    results, setup = ask(opened, suites, asking, device_named(device), progress_shown(quiet))
-    found = sections(results, setup)
+    suites = read_contrast_suites(suite, Run.open(run), window, context_source, context_target, context_folder)
+    system = load_system(run, device, overrides or ())
+    scored, setup = run_contrast(system, suites, config, progress_shown(quiet))
     if instances is not None:
-        write_atomic(instances, instance_lines(results, setup.rule))
-    show(found, setup.rule, Console(highlight=False))
-    write_figures(json_file, figures(results, found, setup))
+        lines = (result.to_line() for each in scored for result in instance_results(each, setup.rule))
+        write_atomic(instances, "".join(lines))
+    results = contrast_results(scored, setup)
+    show_contrast(results, Console(highlight=False))
+    write_figures(json_file, results.to_json())
 
 
 def score_command(
@@ -121,7 +116,7 @@ def score_command(
 ) -> None:
     """Score translations, each sentence after its context: log-probabilities of sentences and of their tokens."""
     from focat.api import load
-    from focat.evaluation.document_scores import read_pairs, score_lines, summary
+    from focat.evaluation.document_scores import read_pairs, score_lines, score_results
     from focat.files import check_output_file, write_atomic
 
     check_output_file(output, overwrite)
@@ -129,18 +124,18 @@ def score_command(
     progress = progress_shown(quiet)
     model = load([run, *(ensemble or [])], device)
     scored = model.score_pairs(pairs, window, precision, progress)
-    by_name = "jsonl" if output is not None and output.suffix == ".jsonl" else "tsv"
+    by_name: ScoreFormat = "jsonl" if output is not None and output.suffix == ".jsonl" else "tsv"
     lines = score_lines(scored, format or by_name)
     if output is None:
         for line in lines:
             print(line)
     else:
         write_atomic(output, "".join(line + "\n" for line in lines))
-    found = summary(scored) | {"signature": model.score_signature(window, precision)}
+    found = score_results(scored, model.score_signature(window, precision))
     progress.log(
-        f"{found['sentences']:,} sentences of {found['documents']:,} documents: log-probability "
-        f"{found['per_sentence']:.4f} per sentence, {found['per_token']:.4f} per token, perplexity "
-        f"{found['perplexity']:.3f}" + (f"; {found['shortened']:,} lost context" if found["shortened"] else "")
+        f"{found.sentences:,} sentences of {found.documents:,} documents: log-probability "
+        f"{found.per_sentence:.4f} per sentence, {found.per_token:.4f} per token, perplexity "
+        f"{found.perplexity:.3f}" + (f"; {found.shortened:,} lost context" if found.shortened else "")
     )
-    progress.log(found["signature"])
-    write_figures(json_file, found)
+    progress.log(found.signature)
+    write_figures(json_file, found.to_json())

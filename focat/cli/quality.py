@@ -60,16 +60,9 @@ def evaluate_command(
     from rich.console import Console
 
     from focat.evaluation.metrics import check_tokenize, parse_metrics
-    from focat.evaluation.quality import (
-        Measures,
-        evaluate,
-        evaluation_record,
-        read_texts,
-        show_evaluation,
-        write_evaluation,
-        write_translations,
-    )
+    from focat.evaluation.quality import MetricConfig, evaluate, evaluation_results, read_texts, write_translations
     from focat.files import check_output_file
+    from focat.reporting.terminal.evaluation import show_evaluation
 
     runs, overrides = split_overrides(arguments or [])
     run = Path(runs[0]) if runs else None
@@ -81,26 +74,26 @@ def evaluate_command(
         raise FocatError("evaluate: --documents goes with --reference")
     if run and reference and source is None:
         raise FocatError(f"evaluate: give the file that {run} is to translate into {reference}, --source")
-    measures = Measures(
+    config = MetricConfig(
         parse_metrics(metrics), fragments, lowercase, tokenize, comet_model=comet_model, comet_context=comet_context
     )
     check_tokenize(tokenize)
-    measures.check(source is not None or run is not None)
+    config.check(source is not None or run is not None)
     check_output_file(output, overwrite)
     progress = progress_shown(quiet)
     if run is not None:
-        from focat.api import load
         from focat.corpus.readers import read_documents
         from focat.evaluation.test_sets import corpus_of_files, documents_of
         from focat.evaluation.translating import translate_documents
+        from focat.run import load_system
 
-        model = load(run, device, overrides)
+        opened = load_system(run, device, overrides)
         if source is not None and reference is not None:
             chosen = list(read_documents(corpus_of_files(source, reference, documents)))
         else:
-            chosen = documents_of(model.runs[0], split, progress)
+            chosen = documents_of(opened.runs[0], split, progress)
         texts, made = translate_documents(
-            model, chosen, progress, context=context, constrained=not unconstrained, window=window, beam=beam
+            opened, chosen, progress, context, constrained=not unconstrained, window=window, beam=beam
         )
         system = run.resolve().name
     elif hypothesis is not None and reference is not None:
@@ -108,10 +101,10 @@ def evaluate_command(
         system = hypothesis.stem
     if output is not None:
         write_translations(output, texts.hypotheses)
-    figures = evaluate(texts, measures, progress)
-    show_evaluation(system, texts, figures, Console(highlight=False))
+    scores = evaluate(texts, config, progress)
+    show_evaluation(system, texts, scores, Console(highlight=False))
     if json_file is not None:
-        write_evaluation(json_file, evaluation_record(system, texts, figures, made))
+        evaluation_results(system, texts, scores, made).write(json_file)
 
 
 def compare_command(
@@ -139,15 +132,16 @@ def compare_command(
     """Compare systems: is the difference more than chance, and how large is it?"""
     from rich.console import Console
 
-    from focat.evaluation.comparison import compare, show_comparison
+    from focat.evaluation.comparison import compare
+    from focat.evaluation.comparison_files import read_systems
     from focat.evaluation.metrics import parse_metrics
-    from focat.evaluation.quality import Measures
-    from focat.evaluation.systems import read_systems
+    from focat.evaluation.quality import MetricConfig
+    from focat.reporting.terminal.comparison import show_comparison
 
     progress = progress_shown(quiet)
-    measures = Measures(parse_metrics(metrics), lowercase=lowercase)
-    measures.check(has_source=False)
-    systems = read_systems(files, progress, measures, reference, by)
+    config = MetricConfig(parse_metrics(metrics), lowercase=lowercase)
+    config.check(has_source=False)
+    systems = read_systems(files, progress, config, reference, by)
     found = compare(systems, progress, all_pairs, test, correction, trials, resamples, seed)
     show_comparison(found, Console(highlight=False))
-    write_figures(json_file, found.record())
+    write_figures(json_file, found.results().to_json())

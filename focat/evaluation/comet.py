@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from focat.errors import FocatError
-from focat.evaluation.metrics import Documents, Figure
+from focat.evaluation.metrics import Documents, MetricScore, metric_score
 from focat.progress import Progress
 
 DEFAULT_MODEL = "Unbabel/wmt22-comet-da"
@@ -74,8 +74,9 @@ def comet(
     model: str = DEFAULT_MODEL,
     contexts: Sequence[int] = (0,),
     batch: int = 16,
-) -> list[Figure]:
-    """COMET of all sentences, for each number of sentences that are to be read along before them."""
+    reference_sha256: str = "",
+) -> list[MetricScore]:
+    """Compute COMET of all sentences, once for each number of context sentences in `contexts`."""
     interpreter = python()
     if model.endswith(".ckpt") and not Path(model).is_file():
         raise FocatError(f"{model}: no such file")
@@ -100,15 +101,17 @@ def comet(
             if done.returncode or not result.exists():
                 raise FocatError(f"COMET with {model}: {_last_line(done)}")
         answer: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
-    figures = []
+    scores_by_context = []
     for context, run in zip(contexts, answer["runs"], strict=True):
         if run["cut"]:
             progress.log(f"COMET: {run['cut']} sentences lost their oldest context, for which the encoder has no room")
         scores = np.array(run["scores"], np.float64)
         signature = f"model:{name}|context:{context}|version:{answer['version']}"
         statistics = np.stack([scores, np.ones_like(scores)], axis=1)
-        figures.append(Figure("COMET", "document" if context else "sentence", signature, statistics))
-    return figures
+        scores_by_context.append(
+            metric_score("COMET", "document" if context else "sentence", signature, statistics, reference_sha256)
+        )
+    return scores_by_context
 
 
 def python() -> Path:

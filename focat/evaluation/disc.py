@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
+from focat.evaluation.results import AccuracyResult
 from focat.evaluation.significance import accuracy_interval
 
 PHENOMENA = ("deixis", "lex_cohesion", "ellipsis_infl", "ellipsis_vp")
@@ -20,43 +21,43 @@ DISTANCES = ("d=1", "d=2", "d=3", "d>3")
 OWN_SENTENCE, UNKNOWN = "d=0", "unknown distance"
 
 
-class Question(Protocol):
-    """What is known of an instance, by whatever name it goes."""
+class AnnotatedInstance(Protocol):
+    """An instance of a suite, or the result on one."""
 
     @property
     def phenomenon(self) -> str:
-        """What it is about."""
+        """What it tests."""
 
     @property
     def distance(self) -> int | None:
-        """Sentences between the current one and what decides; None if nobody knows."""
+        """Sentences between the current one and the one that decides; None if not annotated."""
 
 
-Asked = TypeVar("Asked", bound=Question)
+AnyInstance = TypeVar("AnyInstance", bound=AnnotatedInstance)
 
 
-def distance_of(question: Question) -> str:
-    """The name of its distance."""
-    distance = question.distance
+def distance_of(instance: AnnotatedInstance) -> str:
+    """Return the name of an instance's distance."""
+    distance = instance.distance
     return UNKNOWN if distance is None else f"d={distance}" if distance <= 3 else "d>3"
 
 
-def column_of(question: Question) -> str:
-    """The column of Disc. that a question counts in; or `d=0` or `unknown distance`, which do not count.
+def column_of(instance: AnnotatedInstance) -> str:
+    """Return the column of Disc. that an instance counts in, or `d=0` or `unknown distance`, which do not count.
 
     The four phenomena of En→Ru are decided by other sentences, at whatever distance.
     """
-    return question.phenomenon if question.phenomenon in PHENOMENA and question.distance != 0 else distance_of(question)
+    return instance.phenomenon if instance.phenomenon in PHENOMENA and instance.distance != 0 else distance_of(instance)
 
 
 def counts(column: str) -> bool:
-    """Whether a column is one of Disc."""
+    """Return whether a column counts in Disc."""
     return column in PHENOMENA or column in DISTANCES
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Right answers of how many."""
+    """Correct instances of how many."""
 
     right: int
     total: int
@@ -68,47 +69,47 @@ class Accuracy:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Where the share is with 95 % confidence (Wilson, 1927)."""
+        """The 95 % interval of the share (Wilson, 1927)."""
         return accuracy_interval(self.right, self.total)
 
     def __add__(self, other: Accuracy) -> Accuracy:
         return Accuracy(self.right + other.right, self.total + other.total)
 
-
-@dataclass(frozen=True)
-class Figure:
-    """A share with its interval, and what it is made of."""
-
-    name: str
-    share: float
-    interval: tuple[float, float]
-    total: int
-    right: int | None = None  # a mean of shares has none
-    columns: tuple[str, ...] = ()
-
-    def record(self) -> dict[str, Any]:
-        """For a JSON file; shares in per cent."""
+    def result(self, name: str, columns: Mapping[str, Accuracy] | None = None) -> AccuracyResult:
+        """Return the accuracy in per cent under a name, with the columns it was pooled from."""
+        given = {"columns": tuple(columns)} if columns else {}
         low, high = self.interval
-        counts = {} if self.right is None else {"right": self.right}
-        columns = {"columns": list(self.columns)} if self.columns else {}
-        share = {"accuracy": 100 * self.share, "low": 100 * low, "high": 100 * high}
-        return {"name": self.name, **share, **counts, "total": self.total, **columns}
+        return AccuracyResult(
+            name=name,
+            accuracy=100 * self.share,
+            low=100 * low,
+            high=100 * high,
+            right=self.right,
+            total=self.total,
+            **given,
+        )
 
 
-def pooled(name: str, columns: Mapping[str, Accuracy]) -> Figure:
-    """The accuracy over all instances of the columns: Disc."""
-    whole = sum(columns.values(), Accuracy(0, 0))
-    return Figure(name, whole.share, whole.interval, whole.total, whole.right, tuple(columns))
+def pooled(name: str, columns: Mapping[str, Accuracy]) -> AccuracyResult:
+    """Return the accuracy over all instances of the columns: Disc."""
+    return sum(columns.values(), Accuracy(0, 0)).result(name, columns)
 
 
-def averaged(name: str, columns: Mapping[str, Accuracy]) -> Figure:
-    """The plain mean of the columns: Disc_avg. Its interval is put together from theirs (Zou and Donner, 2008)."""
+def averaged(name: str, columns: Mapping[str, Accuracy]) -> AccuracyResult:
+    """Return the plain mean of the columns, Disc_avg, with an interval from theirs (Zou and Donner, 2008)."""
     shares = [column.share for column in columns.values()]
     mean = sum(shares) / len(shares)
     below = math.hypot(*(column.share - column.interval[0] for column in columns.values())) / len(shares)
     above = math.hypot(*(column.interval[1] - column.share for column in columns.values())) / len(shares)
     total = sum(column.total for column in columns.values())
-    return Figure(name, mean, (mean - below, mean + above), total, columns=tuple(columns))
+    return AccuracyResult(
+        name=name,
+        accuracy=100 * mean,
+        low=100 * (mean - below),
+        high=100 * (mean + above),
+        total=total,
+        columns=tuple(columns),
+    )
 
 
 def weighted_mean(shares: Sequence[float], sizes: Sequence[int]) -> float:
@@ -126,23 +127,25 @@ def is_misprint(printed: float, computed: float, decimals: int = 2) -> bool:
     return bool(abs(printed - computed) > 1.5 * 10**-decimals)
 
 
-def count(questions: Sequence[Asked], right: Sequence[bool], by: Callable[[Asked], str]) -> dict[str, Accuracy]:
-    """The accuracy of each kind of question, in the order in which kinds turn up."""
+def count(
+    instances: Sequence[AnyInstance], correct: Sequence[bool], group_by: Callable[[AnyInstance], str]
+) -> dict[str, Accuracy]:
+    """Return the accuracy of each group, in the order in which groups occur."""
     found: dict[str, Accuracy] = {}
-    for question, answer in zip(questions, right, strict=True):
-        name = by(question)
-        found[name] = found.get(name, Accuracy(0, 0)) + Accuracy(int(answer), 1)
+    for instance, is_correct in zip(instances, correct, strict=True):
+        name = group_by(instance)
+        found[name] = found.get(name, Accuracy(0, 0)) + Accuracy(int(is_correct), 1)
     return found
 
 
-def by_distance(questions: Sequence[Question], right: Sequence[bool]) -> dict[str, Accuracy]:
-    """The accuracy of each distance, nearest first, those that nobody knows last."""
-    found = count(questions, right, distance_of)
+def by_distance(instances: Sequence[AnnotatedInstance], correct: Sequence[bool]) -> dict[str, Accuracy]:
+    """Return the accuracy at each distance, nearest first, unknown ones last."""
+    found = count(instances, correct, distance_of)
     return {name: found[name] for name in (OWN_SENTENCE, *DISTANCES, UNKNOWN) if name in found}
 
 
-def disc_of(columns: Mapping[str, Accuracy]) -> tuple[list[Figure], list[str]]:
-    """Disc., Disc_avg and Disc_all-d of columns as `column_of` names them, and what is to be said about it."""
+def disc_of(columns: Mapping[str, Accuracy]) -> tuple[list[AccuracyResult], list[str]]:
+    """Return Disc., Disc_avg and Disc_all-d of columns named by `column_of`, and remarks on what is missing."""
     inside = {name: columns[name] for name in (*PHENOMENA, *DISTANCES) if name in columns}
     figures, remarks = [], []
     if inside:

@@ -7,16 +7,16 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from focat.choices import Precision
+from focat.choices import Precision, ScoreFormat
 from focat.config.schema import WindowSettings
 from focat.corpus.text_files import Lines, is_blank, parallel_lines
 from focat.corpus.tokenizer import Tokenizer
 from focat.errors import FocatError
-from focat.evaluation.scoring import token_scores, working_in
+from focat.evaluation.results import ScoreResults
+from focat.evaluation.scoring import autocast, token_scores
 from focat.model.transformer import Transformer
 from focat.progress import NULL_PROGRESS, Progress
 from focat.windows.batch import Batch
@@ -50,18 +50,6 @@ class SentenceScore:
     def mean(self) -> float:
         """Per token."""
         return self.log_probability / len(self.token_scores)
-
-    def record(self) -> dict[str, Any]:
-        """For a line of JSON."""
-        return {
-            "line": self.line,
-            "document": self.document,
-            "source": self.source,
-            "target": self.target,
-            "log_probability": self.log_probability,
-            "mean": self.mean,
-            "tokens": [[token, score] for token, score in zip(self.tokens, self.token_scores, strict=True)],
-        }
 
 
 @dataclass(frozen=True)
@@ -111,7 +99,7 @@ def score_documents(
     with progress.bar("scoring", "sentences", len(flat)) as bar:
         for some in _batches(order, cut, _BATCH_TOKENS.get(device.type, 4096)):
             batch = _batch([cut[n] for n in some]).to(str(device))
-            with working_in(precision, device):
+            with autocast(precision, device):
                 scores = torch.stack([token_scores(model, batch.source, batch.target) for model in models])
             mixed = (scores.double().logsumexp(0) - math.log(len(models))).cpu()  # (windows, length)
             tokens, current = batch.target.tokens.cpu(), (batch.target.segments == batch.target.current[:, None]).cpu()
@@ -126,33 +114,45 @@ def score_documents(
     return [[next(scored) for _ in document] for document in documents]
 
 
-def score_lines(scored: Sequence[Sequence[SentenceScore]], style: str) -> Iterator[str]:
-    """The scores of all sentences, as lines of a table between tabs or of JSON."""
+def score_lines(scored: Sequence[Sequence[SentenceScore]], style: ScoreFormat) -> Iterator[str]:
+    """Return a line for each sentence: columns between tabs, or JSON with the score of every token."""
     if style == "tsv":
         yield "line\tdocument\tlog_probability\tmean\ttokens\tsource\ttarget"
     for score in (score for document in scored for score in document):
         if style == "jsonl":
-            yield json.dumps(score.record(), ensure_ascii=False)
+            yield json.dumps(
+                {
+                    "line": score.line,
+                    "document": score.document,
+                    "source": score.source,
+                    "target": score.target,
+                    "log_probability": score.log_probability,
+                    "mean": score.mean,
+                    "tokens": list(zip(score.tokens, score.token_scores, strict=True)),
+                },
+                ensure_ascii=False,
+            )
         else:
             numbers = f"{score.line}\t{score.document}\t{score.log_probability:.4f}\t{score.mean:.4f}"
             texts = "\t".join(text.replace("\t", " ") for text in (score.source, score.target))
             yield f"{numbers}\t{len(score.tokens)}\t{texts}"
 
 
-def summary(scored: Sequence[Sequence[SentenceScore]]) -> dict[str, Any]:
-    """Figures over all sentences."""
+def score_results(scored: Sequence[Sequence[SentenceScore]], signature: str) -> ScoreResults:
+    """Return the figures over all sentences."""
     flat = [score for document in scored for score in document]
     total, tokens = math.fsum(score.log_probability for score in flat), sum(len(score.tokens) for score in flat)
-    return {
-        "documents": len(scored),
-        "sentences": len(flat),
-        "tokens": tokens,
-        "log_probability": total,
-        "per_sentence": total / len(flat),
-        "per_token": total / tokens,
-        "perplexity": math.exp(-total / tokens),
-        "shortened": sum(score.shortened for score in flat),
-    }
+    return ScoreResults(
+        documents=len(scored),
+        sentences=len(flat),
+        tokens=tokens,
+        log_probability=total,
+        per_sentence=total / len(flat),
+        per_token=total / tokens,
+        perplexity=math.exp(-total / tokens),
+        shortened=sum(score.shortened for score in flat),
+        signature=signature,
+    )
 
 
 @dataclass(frozen=True)

@@ -7,62 +7,58 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import get_args
 
 import numpy as np
+from sacrebleu.metrics.base import Metric as SacrebleuMetric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from focat.errors import FocatError
-from focat.evaluation.significance import (
-    Floats,
-    Formula,
-    Interval,
-    mean_formula,
-    percentile_interval,
-    resampled,
-)
+from focat.evaluation.results import Level, Metric
+from focat.evaluation.scores import Score
+from focat.evaluation.significance import Floats, Formula, mean_formula
 
 Documents = Sequence[Sequence[str]]
 """Texts as documents of sentences."""
 
-Level = Literal["sentence", "fragment", "document"]
-Metric = Literal["BLEU", "chrF", "chrF++", "TER", "COMET"]
 _PREFIX: dict[Level, str] = {"sentence": "", "fragment": "f-", "document": "d-"}
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A score, how it was obtained, and what each line contributes to it."""
+@dataclass(frozen=True, kw_only=True)
+class MetricScore(Score):
+    """The score of a metric on lines of some level: BLEU on sentences, f-BLEU on fragments, d-BLEU on documents."""
 
     metric: Metric
     level: Level
-    signature: str
-    statistics: Floats  # (lines, statistics of the metric)
 
-    @property
-    def name(self) -> str:
-        """BLEU on sentences, f-BLEU on fragments, d-BLEU on documents."""
-        return _PREFIX[self.level] + self.metric
 
-    @property
-    def score(self) -> float:
-        """The score of the whole corpus."""
-        return float(formula_of(self.metric)(self.statistics.sum(0)[None])[0])
-
-    def interval(self) -> Interval:
-        """Of the score, by drawing lines anew."""
-        return percentile_interval(resampled(self.statistics, formula_of(self.metric)))
+def metric_score(
+    metric: Metric, level: Level, signature: str, statistics: Floats, reference_sha256: str = ""
+) -> MetricScore:
+    """Return the score of a metric from what each line contributes, (lines, statistics of the metric)."""
+    return MetricScore(
+        _PREFIX[level] + metric,
+        "mean" if metric == "COMET" else "corpus",
+        statistics,
+        _formula(metric),
+        population=f"references {reference_sha256[:12]}, {len(statistics)} lines",
+        signature=signature,
+        higher_is_better=metric != "TER",  # it counts errors
+        digits=4 if metric == "COMET" else 2,
+        metric=metric,
+        level=level,
+    )
 
 
 def lines_of(documents: Documents, level: Level, fragment: int | None = None) -> list[str]:
-    """Sentences as the lines to score: each alone, so many of a document to a line, or all of a document."""
+    """Return the lines to score: single sentences, `fragment` consecutive sentences of a document, or documents."""
     if level == "sentence":
         return [sentence for document in documents for sentence in document]
     joined = [document for document in documents if document]
     if level == "fragment":
-        joined = [piece for document in joined for piece in _pieces(document, fragment or 1)]
+        joined = [part for document in joined for part in _fragments(document, fragment or 1)]
     return [" ".join(sentence for sentence in sentences if sentence) for sentences in joined]
 
 
@@ -74,17 +70,65 @@ def measure(
     lowercase: bool = False,
     tokenize: str | None = None,
     fragment: int | None = None,
-) -> Figure:
-    """A figure of sacrebleu's; lower-cased both sides if so asked, as in the paper's En→Ru."""
+    reference_sha256: str = "",
+) -> MetricScore:
+    """Compute a metric of sacrebleu's on lines of text.
+
+    Args:
+        metric: any but COMET, which has a module of its own.
+        level: what a line is, for the name of the score.
+        hypotheses: translations, one per line.
+        references: one per line.
+        lowercase: whether to lower-case both sides, as in the paper's En→Ru.
+        tokenize: sacrebleu's tokenizer, for BLEU.
+        fragment: sentences per line, for the signature.
+        reference_sha256: digest of the reference documents, by which comparable scores are known.
+    """
     scorer = _scorer(metric, lowercase, tokenize)
     # What sacrebleu's own tests work on; there is no public way to it.
     statistics = scorer._extract_corpus_statistics(hypotheses, [references])
     signature = f"{scorer.get_signature()}{f'|sentences:{fragment}' if level == 'fragment' else ''}"
-    return Figure(metric, level, signature, np.array(statistics, np.float64))
+    return metric_score(metric, level, signature, np.array(statistics, np.float64), reference_sha256)
 
 
-def formula_of(metric: Metric) -> Formula:
-    """From what lines contribute, added up, to the score: sacrebleu's formulas for many corpora at once."""
+def parse_metrics(text: str) -> list[Metric]:
+    """Return the metrics that a comma-separated list names, in any case."""
+    known: dict[str, Metric] = {name.lower(): name for name in get_args(Metric)}
+    names = list(filter(None, (part.strip().lower() for part in text.split(","))))
+    for name in names:
+        if name not in known:
+            raise FocatError(f"metrics: there is no {name}; choose from {', '.join(known)}")
+    if not names:
+        raise FocatError(f"metrics: none given; choose from {', '.join(known)}")
+    return list(dict.fromkeys(known[name] for name in names))
+
+
+def check_tokenize(tokenize: str | None) -> None:
+    """Raise an error, before any work is done, if sacrebleu does not have this tokenizer or cannot load it."""
+    if tokenize is None:
+        return
+    if tokenize not in BLEU.TOKENIZERS:
+        raise FocatError(f"tokenize: sacrebleu has no {tokenize}; choose from {', '.join(sorted(BLEU.TOKENIZERS))}")
+    try:
+        BLEU(tokenize=tokenize)
+    except Exception as error:
+        raise FocatError(f"tokenize = {tokenize}: {' '.join(str(error).split())}") from None
+
+
+def _scorer(metric: Metric, lowercase: bool, tokenize: str | None) -> SacrebleuMetric:
+    match metric:
+        case "BLEU":
+            return BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
+        case "chrF" | "chrF++":
+            return CHRF(word_order=2 if metric == "chrF++" else 0, lowercase=lowercase)
+        case "TER":
+            return TER()  # not case-sensitive, as by default in sacrebleu
+        case "COMET":
+            raise ValueError("COMET has a module of its own")
+
+
+def _formula(metric: Metric) -> Formula:
+    """Return sacrebleu's formula from sums over lines to the score, for many corpora at once."""
     match metric:
         case "BLEU":
             return _bleu
@@ -94,48 +138,6 @@ def formula_of(metric: Metric) -> Formula:
             return _ter
         case "COMET":
             return mean_formula
-
-
-def higher_is_better(metric: Metric) -> bool:
-    """TER counts errors; all others count what is good."""
-    return metric != "TER"
-
-
-def parse_metrics(text: str) -> list[Metric]:
-    """Names between commas, in any case."""
-    known = {name.lower(): name for name in get_args(Metric)}
-    chosen: list[Metric] = []
-    for name in filter(None, (part.strip().lower() for part in text.split(","))):
-        if name not in known:
-            raise FocatError(f"--metrics: there is no {name}; choose from {', '.join(known)}")
-        chosen.append(known[name])
-    if not chosen:
-        raise FocatError(f"--metrics: none given; choose from {', '.join(known)}")
-    return list(dict.fromkeys(chosen))
-
-
-def check_tokenize(tokenize: str | None) -> None:
-    """Refuse a tokenizer that sacrebleu does not have, or cannot load, before any work is done."""
-    if tokenize is None:
-        return
-    if tokenize not in BLEU.TOKENIZERS:
-        raise FocatError(f"--tokenize: sacrebleu has no {tokenize}; choose from {', '.join(sorted(BLEU.TOKENIZERS))}")
-    try:
-        BLEU(tokenize=tokenize)
-    except Exception as error:
-        raise FocatError(f"--tokenize {tokenize}: {' '.join(str(error).split())}") from None
-
-
-def _scorer(metric: Metric, lowercase: bool, tokenize: str | None) -> Any:
-    match metric:
-        case "BLEU":
-            return BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
-        case "chrF" | "chrF++":
-            return CHRF(word_order=2 if metric == "chrF++" else 0, lowercase=lowercase)
-        case "TER":
-            return TER(case_sensitive=not lowercase)
-        case "COMET":
-            raise ValueError("COMET has a module of its own")
 
 
 def _bleu(sums: Floats) -> Floats:
@@ -174,5 +176,5 @@ def _ter(sums: Floats) -> Floats:
     return 100 * np.divide(edits, length, out=nothing_to_match, where=length > 0)
 
 
-def _pieces(document: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+def _fragments(document: Sequence[str], size: int) -> Iterator[Sequence[str]]:
     return (document[start : start + size] for start in range(0, len(document), size))

@@ -19,7 +19,7 @@ from torch import Tensor
 from focat.choices import Precision
 from focat.corpus.tokenizer import Tokenizer, Vocabulary
 from focat.corpus.vocabulary import END, PAD, SEPARATOR, START
-from focat.evaluation.scoring import Scores, log_probabilities, working_in
+from focat.evaluation.scoring import Scores, autocast, log_probabilities
 from focat.model.kv_cache import EncoderOutput
 from focat.model.transformer import Transformer
 from focat.progress import NULL_PROGRESS, Progress
@@ -32,7 +32,7 @@ _BATCH_TOKENS = {"cpu": 1024, "cuda": 24_576}  # of a batch on either side, padd
 
 
 @dataclass(frozen=True)
-class Group:
+class CandidateGroup:
     """Candidate translations of one sentence in one context."""
 
     source: tuple[str, ...]  # context, then the current sentence
@@ -48,7 +48,7 @@ class _Branch:
     endings: list[Ids] = field(default_factory=list)  # tokens of each candidate, `<E>` included
     places: list[int] = field(default_factory=list)  # of each candidate in the results
 
-    def grow(self) -> None:
+    def finalize(self) -> None:
         """Find out how far its candidates go together; one token at least is left of each."""
         common = _in_common([ending[:-1] for ending in self.endings])
         self.prefix = np.concatenate([self.context, self.endings[0][:common]])
@@ -62,10 +62,10 @@ class _Tree:
     source: Ids
     branches: list[_Branch]
 
-    def grow(self) -> None:
+    def finalize(self) -> None:
         """Find out how far its branches go together, and how long everything is."""
         for branch in self.branches:
-            branch.grow()
+            branch.finalize()
         prefixes = [branch.prefix for branch in self.branches]
         self.stem = _in_common(prefixes)  # tokens
         self.shape = (len(self.branches), max(len(branch.endings) for branch in self.branches))
@@ -80,10 +80,10 @@ class _Tree:
 
 
 @torch.no_grad()
-def score_groups(
+def score_candidates(
     model: Transformer,
     tokenizer: Tokenizer,
-    groups: Sequence[Group],
+    groups: Sequence[CandidateGroup],
     precision: Precision = "float32",
     progress: Progress = NULL_PROGRESS,
     batch_tokens: int | None = None,
@@ -101,7 +101,7 @@ def score_groups(
     found: list[Tensor] = []  # (2, candidates) of each batch: current and context
     order: list[int] = []  # where they belong; -1 for nowhere
     budget = batch_tokens or _BATCH_TOKENS.get(device.type, _BATCH_TOKENS["cpu"])
-    with progress.bar("scoring", "candidates", count) as bar, working_in(precision, device):
+    with progress.bar("scoring", "candidates", count) as bar, autocast(precision, device):
         for batch in _batches(trees, budget):
             found.append(_score(model, batch, device))
             before = len(order)
@@ -114,7 +114,7 @@ def score_groups(
     return Scores(sums[0, places], sums[1, places], tokens[0, places], tokens[1, places])
 
 
-def _trees(groups: Sequence[Group], tokenizer: Tokenizer) -> tuple[list[_Tree], Ids]:
+def _trees(groups: Sequence[CandidateGroup], tokenizer: Tokenizer) -> tuple[list[_Tree], Ids]:
     """What there is to read, and where the result of each candidate of each group will be."""
     sources = _encoded(tokenizer.source, (sentence for group in groups for sentence in group.source))
     targets = _encoded(
@@ -142,7 +142,7 @@ def _trees(groups: Sequence[Group], tokenizer: Tokenizer) -> tuple[list[_Tree], 
                 known[key] = len(known)
             places.append(known[key])
     for tree in trees.values():
-        tree.grow()
+        tree.finalize()
     return list(trees.values()), np.array(places, np.int64)
 
 

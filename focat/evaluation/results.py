@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictBool, Strict
 from focat.choices import Correction, ScoringRule
 from focat.errors import FocatError
 from focat.evaluation.significance import Interval, stars
-from focat.files import write_atomic
+from focat.files import write_atomic, write_json
 
 Metric = Literal["BLEU", "chrF", "chrF++", "TER", "COMET"]
 Level = Literal["sentence", "fragment", "document"]
@@ -41,8 +41,7 @@ class JsonResult(BaseModel):
 
     def write(self, path: Path) -> None:
         """Write an indented JSON file."""
-        text = json.dumps(self.to_json(), indent=2, ensure_ascii=False)
-        write_atomic(path, text + "\n")
+        write_json(path, self.to_json())
 
 
 ResultModel = TypeVar("ResultModel", bound=JsonResult)

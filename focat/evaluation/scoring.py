@@ -41,7 +41,7 @@ class Scores:
         return (self.current + self.context) / (self.current_tokens + self.context_tokens)
 
 
-def working_in(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
+def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
     """Where a model computes in this precision."""
     return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
 
@@ -94,7 +94,7 @@ def score_texts(
     for start in range(0, len(order), batch_windows):
         chosen = order[start : start + batch_windows]
         batch = batch_texts(tokenizer, [windows[i] for i in chosen]).to(str(device))
-        with working_in(precision, device):
+        with autocast(precision, device):
             part = sums(token_scores(model, batch.source, batch.target), batch.target)
         for name in ("current", "context", "current_tokens", "context_tokens"):
             getattr(found, name)[chosen] = getattr(part, name)

@@ -1,21 +1,46 @@
-"""Translations to evaluate: a run translates the sources of a test set, document by document."""
+"""Translations to evaluate: a trained system translates the sources of a test set, document by document."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from focat.api import Model
+from focat.choices import TargetContext
 from focat.corpus.document import Document
 from focat.evaluation.quality import Texts
+from focat.evaluation.results import TranslationSetup
 from focat.progress import Progress
+from focat.run import TrainedSystem
+from focat.translation.translator import Translator
 
 
 def translate_documents(
-    model: Model, documents: Sequence[Document], progress: Progress, **options: Any
-) -> tuple[Texts, dict[str, Any]]:
-    """Translations beside their references, and how they were made; options as of `Model.translator`."""
-    translator = model.translator(**options)
+    system: TrainedSystem,
+    documents: Sequence[Document],
+    progress: Progress,
+    context: TargetContext | None = None,
+    constrained: bool = True,
+    window: int | None = None,
+    beam: int | None = None,
+) -> tuple[Texts, TranslationSetup]:
+    """Translate documents; what is not given is as in the settings of the run.
+
+    Args:
+        system: one run, or an ensemble.
+        documents: a test set.
+        progress: where progress is shown.
+        context: where target context comes from.
+        constrained: whether every window has as many target as source sentences.
+        window: sentences in a window.
+        beam: hypotheses kept at each step.
+
+    Returns:
+        The translations beside their sources and references, and how they were made.
+    """
+    decoding = system.settings.decoding
+    search = decoding if beam is None else decoding.model_validate(decoding.model_dump() | {"beam": beam})
+    context = context or decoding.target_context
+    windows = system.windows(window)
+    translator = Translator(system.models, system.tokenizer, windows, search, context, constrained)
     hypotheses, cut = [], 0
     with progress.bar("translating", "sentences", sum(len(document.source) for document in documents)) as bar:
         for translations in translator.translate(document.source for document in documents):
@@ -24,15 +49,15 @@ def translate_documents(
             bar.advance(len(translations))
     if cut:
         progress.log(f"{cut} translations reached the longest length allowed, and may lack their end")
-    made = {
-        "runs": [str(run.path) for run in model.runs],
-        "weights": [run.weights_folder().name for run in model.runs],
-        "context": options.get("context") or model.settings.decoding.target_context,
-        "constrained": translator.constrained,
-        "window": translator.windows.size,
-        "beam": translator.settings.beam,
-        "length_penalty": translator.settings.length_penalty,
-        "cut": cut,
-    }
+    setup = TranslationSetup(
+        runs=tuple(str(run.path) for run in system.runs),
+        weights=tuple(folder.name for folder in system.weights),
+        context=context,
+        constrained=translator.constrained,
+        window=translator.windows.size,
+        beam=translator.settings.beam,
+        length_penalty=translator.settings.length_penalty,
+        cut=cut,
+    )
     texts = Texts(hypotheses, [document.target for document in documents], [document.source for document in documents])
-    return texts, made
+    return texts, setup

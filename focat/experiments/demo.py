@@ -20,9 +20,9 @@ from focat.config.data import GeneratedCorpus
 from focat.corpus.generated.decided import possible_translations
 from focat.errors import FocatError
 from focat.evaluation.comparison import Comparison, compare
-from focat.evaluation.generated_accuracy import outcome as judge
-from focat.evaluation.results import EvaluationResults, JsonResult
-from focat.evaluation.systems import System
+from focat.evaluation.generated_translations import outcome as judge
+from focat.evaluation.results import ComparisonResults, EvaluationResults, JsonResult
+from focat.evaluation.scores import SystemScores
 from focat.experiments.command import first_seeds, reproduce
 from focat.experiments.execution import SessionOutcome
 from focat.experiments.experiment import Experiment
@@ -84,7 +84,7 @@ class DemoResults(JsonResult):
     training: dict[str, TrainingSummary]
     accuracy: dict[str, dict[str, dict[str, float]]]
     """By question and distance."""
-    significance: dict[str, Any]
+    significance: ComparisonResults
     translations: dict[str, dict[str, dict[str, float]]]
     """By kind of target context and phenomenon: how often the translation agrees with the context, in per cent."""
     bleu: dict[str, dict[str, float]]
@@ -114,7 +114,7 @@ def run_demo(
         seeds={name: tasks.seed for name, tasks in systems.items()},
         training={name: _training(tasks) for name, tasks in systems.items()},
         accuracy=_accuracies(comparison),
-        significance=comparison.record(),
+        significance=comparison.results(),
         translations={name: _judge_translations(experiment, tasks, progress) for name, tasks in systems.items()},
         bleu={name: _bleu(finished, tasks) for name, tasks in systems.items()},
         report=str(folder / "report.html"),
@@ -163,9 +163,9 @@ def _compare_answers(found: PlanResults, systems: Mapping[str, SystemTasks]) -> 
     scored = score_systems(found, "current-sum").systems
     compared = []
     for name, tasks in systems.items():
-        columns = scored[name, tasks.seed].columns
+        columns = scored[name, tasks.seed].scores
         named = {q.name: replace(columns[q.column], name=q.name) for q in QUESTIONS if q.column in columns}
-        compared.append(System(name, named | {"Disc.": columns["Disc."]}))
+        compared.append(SystemScores(name, named | {"Disc.": columns["Disc."]}))
     return compare(compared, NULL_PROGRESS)
 
 
@@ -174,9 +174,9 @@ def _accuracies(comparison: Comparison) -> dict[str, dict[str, dict[str, float]]
     for system in comparison.systems:
         of_system = found.setdefault(system.name, {})
         for q in QUESTIONS:
-            if q.name in system.columns:
-                of_system.setdefault(q.about, {})[q.distance] = system.columns[q.name].score
-        of_system["all that context decides"] = {"1 to 3": system.columns["Disc."].score}
+            if q.name in system.scores:
+                of_system.setdefault(q.about, {})[q.distance] = system.scores[q.name].value
+        of_system["all that context decides"] = {"1 to 3": system.scores["Disc."].value}
     return found
 
 
@@ -295,8 +295,8 @@ def _answer_table(comparison: Comparison, chance: Mapping[str, float], titles: M
     stars = {(finding.system, finding.column): finding.stars for finding in comparison.findings}
     rows = []
     for q in QUESTIONS:
-        if q.name in comparison.columns:
-            scores = {system.name: system.columns[q.name].score for system in comparison.systems}
+        if q.name in comparison.names:
+            scores = {system.name: system.scores[q.name].value for system in comparison.systems}
             cells = [Cell(f"{score:.1f}", stars=stars.get((name, q.name), "")) for name, score in scores.items()]
             rows.append(row(q.about, q.distance, f"{100 * chance[q.suite]:.0f}", *cells))
     first = titles[comparison.systems[0].name]

@@ -10,7 +10,7 @@ from focat.corpus.generated import contrapro_suite, voita_suite
 from focat.corpus.prepare import prepare
 from focat.errors import FocatError
 from focat.evaluation.metrics import parse_metrics
-from focat.evaluation.quality import Measures
+from focat.evaluation.quality import MetricConfig
 from focat.evaluation.suites import ContextFiles, Suite, contrapro_instances, read_suite, voita_instances
 from focat.experiments.plan import LoadedPlan, SuitePlan, TestPlan
 from focat.experiments.results import ResultStore, fingerprint
@@ -49,9 +49,9 @@ class Experiment:
                 raise FocatError(f"{self.loaded.where}: tests.{name}: give a corpus, or one under data.test")
             fingerprint(corpora)
             try:
-                measures_of(test).check(has_source=True)
+                metrics_of(test).check(has_source=True)
             except FocatError as error:
-                problem = str(error).removeprefix("--metrics: ")
+                problem = str(error).removeprefix("metrics: ")
                 raise FocatError(f"{self.loaded.where}: tests.{name}.metrics: {problem}") from None
         if self.plan.analyses and settings.data.train and not getattr(settings.data, self.plan.analyse):
             raise FocatError(f"{self.loaded.where}: analyses: give a corpus under data.{self.plan.analyse}")
@@ -82,9 +82,9 @@ def data_digest(data: DataSettings) -> str:
     return digest_of(fingerprint(data.model_dump(exclude={"store"}, exclude_defaults=True)))
 
 
-def measures_of(test: TestPlan) -> Measures:
+def metrics_of(test: TestPlan) -> MetricConfig:
     """The metrics of a test set."""
-    return Measures(parse_metrics(test.metrics), test.fragments, test.lowercase)
+    return MetricConfig(parse_metrics(test.metrics), test.fragments, test.lowercase)
 
 
 def _load_suite(name: str, planned: SuitePlan) -> Suite:

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from focat._version import __version__
 from focat.analysis.results import CorpusLosses, EntropyOrder, Stack
-from focat.choices import ScoringRule
+from focat.choices import ScoringRule, TargetContext
 from focat.errors import FocatError
 from focat.evaluation.results import JsonResult, Level, Metric, ReferenceResult, validated_result
 from focat.evaluation.significance import Floats, Interval
@@ -45,7 +45,7 @@ class Step(BaseModel):
     kind: StepKind
     dataset: str = ""
     """The suite, or the test set."""
-    context: str = ""
+    context: TargetContext | Literal[""] = ""
     """For a test set, where target context comes from."""
     window: int | None = None
     """A window size other than that of training."""

@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from focat.choices import ScoringRule
-from focat.evaluation.comparison import Finding, compare
+from focat.choices import ScoringRule, TargetContext
+from focat.evaluation.comparison import paired_differences
 from focat.evaluation.disc import distance_of
-from focat.evaluation.metrics import Figure
+from focat.evaluation.instance_scores import instance_scores
+from focat.evaluation.metrics import metric_score
+from focat.evaluation.results import Finding, InstanceResult
+from focat.evaluation.scores import Score, SystemScores
 from focat.evaluation.significance import corrected
-from focat.evaluation.systems import Answer, Column, System, columns_of_answers, figure_column
 from focat.experiments.paper import PHENOMENON_TITLES
 from focat.experiments.plan import Plan
 from focat.experiments.results import ContrastResult, EvaluateResult, Step, StepResult, TrainResult
-from focat.progress import NULL_PROGRESS
 
 _SHOWN = ("BLEU", "f-BLEU", "chrF", "COMET")  # the result files have more
 
@@ -30,7 +31,7 @@ class QualityColumn:
     name: str
     test: str
     metric: str
-    context: str
+    context: TargetContext
 
 
 @dataclass(frozen=True)
@@ -76,45 +77,54 @@ class PlanResults:
         ]
 
 
-def accuracy_scores(results: Sequence[ContrastResult], rule: ScoringRule) -> list[Column]:
+def accuracy_scores(results: Sequence[ContrastResult], rule: ScoringRule) -> list[Score]:
     """Accuracy by phenomenon, or by distance for suites with d=0; then Disc. and its variants."""
     answers = [answer for result in results for answer in _answers(result, rule)]
     with_own_sentence = {answer.suite for answer in answers if answer.distance == 0}
 
-    def group(answer: Answer) -> str:
+    def group(answer: InstanceResult) -> str:
         if answer.suite in with_own_sentence:
             return distance_of(answer)
         return PHENOMENON_TITLES.get(answer.phenomenon, answer.phenomenon)
 
-    return columns_of_answers(answers, group)
+    return instance_scores(answers, group)
 
 
-def _answers(result: ContrastResult, rule: ScoringRule) -> list[Answer]:
+def _answers(result: ContrastResult, rule: ScoringRule) -> list[InstanceResult]:
     """The answers to one suite; the digest of all instances stands for what each of them is."""
     packed = result.answers
     phenomena = [name for name, count in packed.phenomena for _ in range(count)]
     distances = [None if sign == "?" else 4 if sign == ">" else int(sign) for sign in packed.distances]
     correct = [sign == "1" for sign in packed.correct[rule]]
     return [
-        Answer(result.suite.name, f"{i:06}", phenomenon, distance, {}, packed.ids, right, rule)
+        InstanceResult(
+            suite=result.suite.name,
+            id=f"{i:06}",
+            phenomenon=phenomenon,
+            distance=distance,
+            right=packed.ids,
+            correct=right,
+            rule=rule,
+        )
         for i, (phenomenon, distance, right) in enumerate(zip(phenomena, distances, correct, strict=True))
     ]
 
 
-def _quality_scores(found: PlanResults, system: str, seed: int) -> list[Column]:
+def _quality_scores(found: PlanResults, system: str, seed: int) -> list[Score]:
     """The metrics of each test set and kind of target context, with the statistics of each line."""
     trained = found.of_type(TrainResult, system, seed)
     without_context = any(result.window == 1 for _, result in trained)
     evaluations = {(step.dataset, step.context): result for step, result in found.of_type(EvaluateResult, system, seed)}
-    scores = []
+    scores: list[Score] = []
     for column in found.quality_columns():
         # A system without target context is evaluated once, and its scores stand under each kind.
         first = found.plan.tests[column.test].contexts[0]
         result = evaluations.get((column.test, first if without_context else column.context))
         if result is not None and result.reference is not None and column.metric in result.lines:
             lines, figure = result.lines[column.metric], result.figures[column.metric]
-            score = Figure(lines.metric, lines.level, figure.signature, lines.unpack())
-            scores.append(replace(figure_column(score, result.reference.sha256), name=column.name))
+            reference = result.reference.sha256
+            score = metric_score(lines.metric, lines.level, figure.signature, lines.unpack(), reference)
+            scores.append(replace(score, name=column.name))
     return scores
 
 
@@ -124,7 +134,7 @@ class PlanScores:
 
     found: PlanResults
     rule: ScoringRule
-    systems: dict[SystemSeed, System]
+    systems: dict[SystemSeed, SystemScores]
     findings: list[tuple[int, Finding]]
     """Every comparison, with its seed."""
 
@@ -140,20 +150,20 @@ class PlanScores:
 
     def columns(self) -> list[str]:
         """All scores, in the order in which systems have them."""
-        return list(dict.fromkeys(name for system in self.systems.values() for name in system.columns))
+        return list(dict.fromkeys(name for system in self.systems.values() for name in system.scores))
 
     def values(self, system: str, column: str) -> list[float]:
         """A score of a system with each seed."""
         return [
-            scores.columns[column].score
+            scores.scores[column].value
             for (name, _), scores in self.systems.items()
-            if name == system and column in scores.columns
+            if name == system and column in scores.scores
         ]
 
     def star(self, system: str, column: str) -> str:
         """A star if the system is better than every system it is compared with, with every seed."""
         own = [(s, finding) for s, finding in self.findings if (finding.system, finding.column) == (system, column)]
-        seeds = [seed for (name, seed), scores in self.systems.items() if name == system and column in scores.columns]
+        seeds = [seed for (name, seed), scores in self.systems.items() if name == system and column in scores.scores]
         expected = {(seed, baseline) for seed in seeds for baseline in self.plan.baselines_of(system)}
         complete = {(seed, finding.baseline) for seed, finding in own} == expected
         better = [finding.difference > 0 and finding.corrected < 0.05 for _, finding in own]
@@ -168,7 +178,7 @@ def score_systems(found: PlanResults, rule: ScoringRule, quality: bool = True) -
         answered = [result for _, result in found.of_type(ContrastResult, name, seed)]
         scores = [*accuracy_scores(answered, rule), *(_quality_scores(found, name, seed) if quality else ())]
         if scores:
-            systems[name, seed] = System(name, {score.name: score for score in scores})
+            systems[name, seed] = SystemScores(name, {score.name: score for score in scores})
     findings = [
         (seed, finding)
         for (name, seed), system in systems.items()
@@ -176,13 +186,12 @@ def score_systems(found: PlanResults, rule: ScoringRule, quality: bool = True) -
         for finding in _compared(systems.get((baseline, seed)), system)
     ]
     p_values = corrected([finding.p for _, finding in findings], plan.correction)
-    findings = [(seed, replace(finding, corrected=p)) for (seed, finding), p in zip(findings, p_values, strict=True)]
+    findings = [
+        (seed, finding.model_copy(update={"corrected": p}))
+        for (seed, finding), p in zip(findings, p_values, strict=True)
+    ]
     return PlanScores(found, rule, systems, findings)
 
 
-def _compared(baseline: System | None, system: System) -> Sequence[Finding]:
-    if baseline is None:
-        return []
-    shared = [name for name in baseline.columns if name in system.columns]
-    both = [System(s.name, {name: s.columns[name] for name in shared}) for s in (baseline, system)]
-    return compare(both, NULL_PROGRESS, correction="none").findings if shared else []
+def _compared(baseline: SystemScores | None, system: SystemScores) -> list[Finding]:
+    return [] if baseline is None else paired_differences([(baseline, system)], correction="none")

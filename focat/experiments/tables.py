@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 
 from focat.choices import ScoringRule
 from focat.evaluation.disc import DISTANCES, UNKNOWN
@@ -28,7 +27,7 @@ def build_tables(plan: Plan, title: str, results: Sequence[StepResult]) -> PlanT
     by_rule = [score_systems(found, rule, quality=rule == rules[0]) for rule in rules]
     tables = [table for scores in by_rule for table in _accuracy_tables(scores, first=scores is by_rule[0])]
     findings = [
-        PlanFinding(**asdict(finding), rule=scores.rule, seed=seed)
+        PlanFinding(**dict(finding), rule=scores.rule, seed=seed)
         for scores in by_rule
         for seed, finding in scores.findings
     ]

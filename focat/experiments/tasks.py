@@ -15,22 +15,21 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from focat.analysis.analyse import Asked, analyse
-from focat.analysis.systems import Chosen
-from focat.api import Model, load
+from focat.analysis.analyse import AnalysisConfig, analyse
+from focat.analysis.corpora import CorpusSelection
 from focat.choices import ScoringRule
 from focat.config import Settings
 from focat.corpus.readers import read_documents
 from focat.corpus.store import Store
 from focat.errors import FocatError
-from focat.evaluation.contrast_report import instance_lines
-from focat.evaluation.contrast_run import Asking, ask
-from focat.evaluation.contrastive import Answer
+from focat.evaluation.contrast import ContrastConfig, run_contrast
+from focat.evaluation.contrast_results import instance_results
+from focat.evaluation.contrastive import ScoredInstance
 from focat.evaluation.disc import distance_of
-from focat.evaluation.quality import evaluate, evaluation_record, write_evaluation
-from focat.evaluation.suites import Form
+from focat.evaluation.quality import evaluate, evaluation_results
+from focat.evaluation.suites import TextNormalization
 from focat.evaluation.translating import translate_documents
-from focat.experiments.experiment import Experiment, measures_of
+from focat.experiments.experiment import Experiment, metrics_of
 from focat.experiments.plan import SuitePlan, TestPlan
 from focat.experiments.results import (
     RESULT_VERSION,
@@ -53,8 +52,7 @@ from focat.experiments.results import (
     fingerprint,
 )
 from focat.files import digest_of, disk_errors, sha256, write_atomic, write_json
-from focat.hardware import device_named
-from focat.run import Run
+from focat.run import Run, TrainedSystem, load_system
 from focat.training.averaging import average_checkpoints
 from focat.training.trainer import train
 
@@ -239,12 +237,8 @@ class SystemTasks:
         )
 
     @cached_property
-    def _run(self) -> Run:
-        return Run.open(self.run_folder)
-
-    @cached_property
-    def _model(self) -> Model:
-        return load(self.run_folder, self.planned.training.device)
+    def _system(self) -> TrainedSystem:
+        return load_system(self.run_folder, self.planned.training.device)
 
     def _train(self) -> tuple[TrainResult, float]:
         """Train or continue training; returns the minutes of all sessions too."""
@@ -318,18 +312,17 @@ class SystemTasks:
     def _contrast(self, step: Step) -> ContrastResult:
         planned, suite = self.plan.suites[step.dataset], self.experiment.suite(step.dataset)
         rules = self.plan.rules
-        asking = Asking(rules[0], window=step.window, form=Form(planned.detokenise, planned.lowercase))
-        device = device_named(self.planned.training.device)
-        (answered,), setup = ask(self._run, [suite], asking, device, self.progress)
-        answers = list(answered.answers)
-        write_atomic(self.details(step), instance_lines([answered], rules[0]))
+        normalization = TextNormalization(planned.detokenise, planned.lowercase)
+        config = ContrastConfig(rules[0], window=step.window, normalization=normalization)
+        (scored,), setup = run_contrast(self._system, [suite], config, self.progress)
+        write_atomic(self.details(step), "".join(result.to_line() for result in instance_results(scored, rules[0])))
         return ContrastResult(
             kind="contrast",
             signature={rule: replace(setup, rule=rule).signature([suite]) for rule in rules},
-            suite=SuiteInfo(name=suite.name, kind=suite.kind, sha256=suite.sha256, instances=len(answers)),
+            suite=SuiteInfo(name=suite.name, kind=suite.kind, sha256=suite.sha256, instances=len(scored.scored)),
             chance=100 * suite.chance,
-            accuracy={rule: 100 * sum(a.correct(rule) for a in answers) / len(answers) for rule in rules},
-            answers=_packed(answers, rules),
+            accuracy={rule: scored.accuracy(rule) for rule in rules},
+            answers=_packed(scored.scored, rules),
         )
 
     def _evaluate(self, step: Step) -> EvaluateResult:
@@ -337,42 +330,48 @@ class SystemTasks:
         corpora = [test.corpus] if test.corpus else self.planned.data.test
         documents = [document for corpus in corpora for document in read_documents(corpus)]
         self.progress.log(f"{step}: {sum(len(d.source) for d in documents):,} sentences")
-        options = {"context": step.context, "window": step.window, "beam": test.beam, "constrained": test.constrained}
-        texts, made = translate_documents(self._model, documents, self.progress, **options)
-        figures = evaluate(texts, measures_of(test), self.progress)
-        record = evaluation_record(self.system, texts, figures, made)
-        write_evaluation(self.details(step), record)
+        texts, made = translate_documents(
+            self._system,
+            documents,
+            self.progress,
+            step.context or None,
+            constrained=test.constrained,
+            window=step.window,
+            beam=test.beam,
+        )
+        scores = evaluate(texts, metrics_of(test), self.progress)
+        results = evaluation_results(self.system, texts, scores, made)
+        results.write(self.details(step))
         fields = ("context", "constrained", "window", "beam", "length_penalty")
         return EvaluateResult(
             kind="evaluate",
-            signature="|".join(["evaluate", *(f"{name}:{made[name]}" for name in fields)]),
-            cut=made["cut"],
-            reference=record["reference"],
+            signature="|".join(["evaluate", *(f"{name}:{getattr(made, name)}" for name in fields)]),
+            cut=made.cut,
+            reference=results.reference,
             figures={
-                figure.name: MetricResult(score=figure.score, interval=figure.interval(), signature=figure.signature)
-                for figure in figures
+                figure.name: MetricResult(score=figure.score, interval=figure.interval, signature=figure.signature)
+                for figure in results.figures
             },
             lines={
-                figure.name: LineStatistics.pack(figure.statistics, metric=figure.metric, level=figure.level)
-                for figure in figures
+                score.name: LineStatistics.pack(score.statistics, metric=score.metric, level=score.level)
+                for score in scores
             },
         )
 
     def _analyse(self, step: Step) -> AnalyseResult:
-        chosen = Chosen(self.plan.analyse, limit=self.plan.analyse_sentences)
-        asked = Asked(parts=self.plan.analyses)
-        found = analyse([self.run_folder], chosen, asked, self.progress, device_named(self.planned.training.device))
-        record = found.record()
-        write_json(self.details(step), record)
-        (of_system,) = record["systems"].values()
+        selection = CorpusSelection(self.plan.analyse, limit=self.plan.analyse_sentences)
+        config = AnalysisConfig(analyses=self.plan.analyses)
+        found = analyse([self.run_folder], selection, config, self.progress, self.planned.training.device).results
+        found.write(self.details(step))
+        (system,) = found.systems.values()
         result: dict[str, Any] = {
             "kind": "analyse",
-            "signature": f"analyse|split:{self.plan.analyse}|sentences:{record['corpus']['sentences']}",
+            "signature": f"analyse|split:{self.plan.analyse}|sentences:{found.corpus.sentences}",
         }
-        if "attention" in self.plan.analyses:
-            result |= {name: of_system["attention"][name] for name in ("share", "entropy")}
-        if "losses" in self.plan.analyses:
-            result["losses"] = of_system["losses"]["end"]
+        if system.attention is not None:
+            result |= {"share": system.attention.share, "entropy": system.attention.entropy}
+        if system.losses is not None:
+            result["losses"] = system.losses.end
         return AnalyseResult(**result)
 
 
@@ -404,7 +403,7 @@ def _test_options(test: TestPlan) -> list[str]:
     return [*options, "--source", str(source), "--reference", str(target)] if source and target else options
 
 
-def _packed(answers: list[Answer], rules: Sequence[ScoringRule]) -> PackedAnswers:
+def _packed(answers: Sequence[ScoredInstance], rules: Sequence[ScoringRule]) -> PackedAnswers:
     """Whether each answer is correct, and the phenomenon and distance of its instance."""
     return PackedAnswers(
         phenomena=tuple(

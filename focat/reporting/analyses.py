@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from focat.analysis.attention import ORDERS, STACKS
+from focat.analysis.results import ENTROPY_ORDERS, STACKS
 from focat.errors import FocatError
 from focat.reporting.gather import Record, ResultFile, Results, Trained
 from focat.reporting.plots import Looks, Plot, bars_plot
@@ -141,7 +141,7 @@ def _attention(analysis: _Analysis, looks: Looks, suffix: str) -> Part:
             )
         )
         part.plots.append(bars_plot(f"share{suffix}", "Stays on the current sentence", "%", "", shares, looks))
-    for order in ORDERS:
+    for order in ENTROPY_ORDERS:
         spread = {name: of["entropy"][order] for name, of in systems.items()}
         if spread:
             first, _, then = order.partition("-then-")
@@ -156,7 +156,7 @@ def _attention(analysis: _Analysis, looks: Looks, suffix: str) -> Part:
                 )
             )
     if systems:
-        narrow: Figures = {n: {s: of["entropy"][ORDERS[0]][s] for s in STACKS} for n, of in systems.items()}
+        narrow: Figures = {n: {s: of["entropy"][ENTROPY_ORDERS[0]][s] for s in STACKS} for n, of in systems.items()}
         part.plots.append(bars_plot(f"entropy{suffix}", "Entropy of attention", "nats", "", narrow, looks))
     return part
 

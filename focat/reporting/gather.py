@@ -16,7 +16,7 @@ from safetensors import safe_open
 from focat.config import Settings
 from focat.corpus.text_files import Lines, is_blank
 from focat.errors import FocatError
-from focat.evaluation.quality import KIND as EVALUATION
+from focat.evaluation.results import EVALUATION_KIND
 from focat.files import split_name
 from focat.run import Run
 
@@ -129,7 +129,7 @@ def _sort(results: Results, system: str | None, path: Path) -> bool:
     records = _read(path)
     first = records[0] if records else {}
     kind = str(first.get("kind", ""))
-    if kind == EVALUATION:
+    if kind == EVALUATION_KIND:
         _check_evaluation(first, path)
         place = results.evaluations
     elif "correct" in first and "suite" in first:

@@ -8,18 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from focat.evaluation.comparison import Comparison, compare
-from focat.evaluation.quality import Measures, figure_text
-from focat.evaluation.significance import (
-    RESAMPLES,
-    SEED,
-    TRIALS,
-    Interval,
-    accuracy_interval,
-    p_text,
-    percentile_interval,
-    resampled,
-)
-from focat.evaluation.systems import Answer, Column, System, check_once, columns_of_answers, grouping, read_systems
+from focat.evaluation.comparison_files import read_systems
+from focat.evaluation.instance_scores import check_unique, grouping, instance_scores
+from focat.evaluation.quality import MetricConfig
+from focat.evaluation.results import InstanceResult
+from focat.evaluation.scores import SystemScores
+from focat.evaluation.significance import RESAMPLES, SEED, TRIALS, Interval, p_text
 from focat.progress import NULL_PROGRESS
 from focat.reporting.gather import Record, ResultFile, Results, Trained
 from focat.training.logger import duration
@@ -170,21 +164,21 @@ def _scored(title: str, files: Sequence[ResultFile], by: str | None, contrasts: 
     """One table of what these files say, with significance where there are two systems or more."""
     arguments = [f"{file.system}={file.path}" for file in files]
     systems = _evaluated(files) if by is None else _asked(files, by)
-    names = list(dict.fromkeys(name for system in systems for name in system.columns))
+    names = list(dict.fromkeys(name for system in systems for name in system.scores))
     comparison = compare(systems, NULL_PROGRESS) if len(systems) > 1 else None
-    shared = list(comparison.columns) if comparison else names
+    shared = list(comparison.names) if comparison else names
     found = {(f.system, f.column): f for f in comparison.findings} if comparison else {}
-    best = {name: _best_score(systems, name) for name in shared} if comparison else {}
+    best = {name: comparison.best(name) for name in shared} if comparison else {}
     rows, points = [], {}
     for system in systems:
         cells = []
-        points[system.name] = {name: (system.columns[name].score, _interval(system.columns[name])) for name in shared}
+        points[system.name] = {name: (system.scores[name].value, system.scores[name].interval()) for name in shared}
         for name, (score, (low, high)) in points[system.name].items():
             finding = found.get((system.name, name))
             cells.append(
                 Cell(
-                    figure_text(name, score),
-                    f"{figure_text(name, low)} to {figure_text(name, high)}",
+                    system.scores[name].text(score),
+                    f"{system.scores[name].text(low)} to {system.scores[name].text(high)}",
                     finding.stars if finding else "",
                     best.get(name) == score,
                 )
@@ -194,7 +188,7 @@ def _scored(title: str, files: Sequence[ResultFile], by: str | None, contrasts: 
     facts: dict[str, str | list[str]] = {
         "command": shlex.join(["focat", "compare", *arguments, *(["--by", by] if by else [])]),
         "figures": [
-            f"{name}: {systems[0].columns[name].about}, {systems[0].columns[name].signature}" for name in shared
+            f"{name}: {systems[0].scores[name].population}, {systems[0].scores[name].signature}" for name in shared
         ],
         "signatures": [
             f"{file.system}: {suite['signature']}"
@@ -217,27 +211,27 @@ def _scored(title: str, files: Sequence[ResultFile], by: str | None, contrasts: 
     )
 
 
-def _evaluated(files: Sequence[ResultFile]) -> list[System]:
+def _evaluated(files: Sequence[ResultFile]) -> list[SystemScores]:
     """What `focat compare` reads from evaluations; under numbers, because a name may have = in it, as in lr=0.1."""
     names = list(dict.fromkeys(file.system for file in files))
-    found = read_systems([f"{names.index(file.system)}={file.path}" for file in files], NULL_PROGRESS, Measures(()))
+    found = read_systems([f"{names.index(file.system)}={file.path}" for file in files], NULL_PROGRESS, MetricConfig(()))
     return [replace(system, name=names[int(system.name)]) for system in found]
 
 
-def _asked(files: Sequence[ResultFile], by: str) -> list[System]:
+def _asked(files: Sequence[ResultFile], by: str) -> list[SystemScores]:
     """The answers of systems, which `focat compare` would read from the same files."""
-    answers: dict[str, list[Answer]] = {}
+    answers: dict[str, list[InstanceResult]] = {}
     for file in files:
-        answers.setdefault(file.system, []).extend(map(Answer.of, file.records))
+        answers.setdefault(file.system, []).extend(map(InstanceResult.model_validate, file.records))
     found = []
     for name, given in answers.items():
-        check_once(given, next(file.path for file in files if file.system == name))
-        columns = columns_of_answers(given, grouping(given, by))
-        found.append(System(name, {column.name: column for column in columns}))
+        check_unique(given, next(file.path for file in files if file.system == name))
+        scores = instance_scores(given, grouping(given, by))
+        found.append(SystemScores(name, {score.name: score for score in scores}))
     return found
 
 
-def _caption(systems: Sequence[System], percent: bool, comparison: Comparison | None) -> str:
+def _caption(systems: Sequence[SystemScores], percent: bool, comparison: Comparison | None) -> str:
     unit = "Right answers in per cent; below each, " if percent else "Below each figure, "
     text = f"{unit}where it lies with 95 % confidence."
     if _has("Disc.", systems):
@@ -250,8 +244,8 @@ def _caption(systems: Sequence[System], percent: bool, comparison: Comparison | 
     return f"{text} Best in bold. Differs from {systems[0].name}: {STARS} {how}."
 
 
-def _has(column: str, systems: Sequence[System]) -> bool:
-    return any(column in system.columns for system in systems)
+def _has(column: str, systems: Sequence[SystemScores]) -> bool:
+    return any(column in system.scores for system in systems)
 
 
 def _correction(comparison: Comparison) -> str:
@@ -267,26 +261,14 @@ def _differences(comparison: Comparison | None) -> list[list[str]]:
         [
             f"{finding.system} − {finding.baseline}",
             finding.column,
-            figure_text(finding.column, finding.difference, "+"),
-            " to ".join(figure_text(finding.column, end, "+") for end in finding.interval),
+            comparison.score(finding.column).text(finding.difference, "+"),
+            " to ".join(comparison.score(finding.column).text(end, "+") for end in finding.interval),
             p_text(finding.p),
             p_text(finding.corrected),
             finding.test,
         ]
         for finding in comparison.findings
     ]
-
-
-def _interval(column: Column) -> Interval:
-    if column.kind == "accuracy":
-        low, high = accuracy_interval(int(column.items[:, 0].sum()), len(column.items))
-        return Interval(100 * low, 100 * high)
-    return percentile_interval(resampled(column.items, column.formula))
-
-
-def _best_score(systems: Sequence[System], name: str) -> float:
-    scores = [system.columns[name].score for system in systems]
-    return max(scores) if systems[0].columns[name].higher_is_better else min(scores)
 
 
 def _best(trained: Trained) -> str:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from focat.analysis.systems import System
+from focat.analysis.corpora import AnalysedSystem
 from focat.config import Settings
 from focat.config.schema import WindowSettings
 from focat.corpus.store import Split
+from focat.corpus.tokenizer import Tokenizer
 from focat.corpus.vocabulary import SPECIALS
-from focat.run import Run
 from tests.model.examples import VOCABULARY, tiny
 from tests.windows.corpora import build_split
 
@@ -26,11 +25,11 @@ def split(*documents: int, seed: int = 1) -> Split:
     return build_split([[(sentence(), sentence()) for _ in range(count)] for count in documents])
 
 
-def system(shift: Any = 3, windows: dict[str, Any] | None = None, **model: Any) -> System:
+def system(shift: Any = 3, windows: dict[str, Any] | None = None, **model: Any) -> AnalysedSystem:
     """An untrained system in float64."""
     settings = WindowSettings(max_tokens=40, **(windows or {"before": 2}))
     whole = Settings.model_validate({"windows": settings.model_dump()})
-    return System("tiny", Run(Path("nowhere")), whole, tiny(shift, settings, seed=2, **model))
+    return AnalysedSystem("tiny", tiny(shift, settings, seed=2, **model), whole, cast(Tokenizer, None))
 
 
 VARIANTS: list[dict[str, Any]] = [

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from focat.analysis import attention
-from focat.analysis.attention import ORDERS, STACKS, Reader, attention_of, entropy, read_attention
+from focat.analysis.attention import AttentionTallies, corpus_attention, entropy, read_attention
+from focat.analysis.results import ENTROPY_ORDERS, STACKS
 from focat.corpus.vocabulary import END, SEPARATOR
 from focat.progress import NULL_PROGRESS
 from focat.windows.corpus_windows import cut_windows, gather_batch
@@ -65,28 +66,26 @@ def test_equals_a_loop_over_queries_and_keys(variant, monkeypatch):
     corpus, tested = split(5, 1, 3), system(**variant)
     windows = cut_windows(corpus, tested.windows)
     monkeypatch.setitem(attention._WEIGHTS, "cpu", 4 * 24**2 * 3)  # a few windows at a time, so that sums are added up
-    found = attention_of(tested, corpus, NULL_PROGRESS)
+    found = corpus_attention(tested, corpus, NULL_PROGRESS)
     expected = slow_attention(tested.model, corpus, windows)
-    record = found.record()
+    record = found.results()
     for stack in STACKS:
-        for name in ("queries", "current", "share", *ORDERS):
+        for name in ("queries", "current", "share", *ENTROPY_ORDERS):
             slow = [window[stack][0][name] for window in expected]
             assert found.of_windows[stack][name] == pytest.approx(slow, abs=1e-9), (stack, name)
         queries, current = (sum(w[stack][0][name] for w in expected) for name in ("queries", "current"))
-        assert record["entropy"]["mean-then-entropy"][stack] == pytest.approx(
+        assert record.entropy["mean-then-entropy"][stack] == pytest.approx(
             sum(w[stack][0]["mean-then-entropy"] for w in expected) / queries
         )
-        for i, layer in enumerate(record["stacks"][stack]["layers"]):
-            for j, head in enumerate(layer["heads"]):
+        for i, layer in enumerate(record.stacks[stack].layers):
+            for j, head in enumerate(layer.heads):
                 share, spread = (sum(w[stack][1][i, j][k] for w in expected) for k in (0, 1))
-                assert head["entropy"] == pytest.approx(spread / queries)
-                assert head["share"] == pytest.approx(share / current)
-            assert layer["share"] == pytest.approx(np.mean([head["share"] for head in layer["heads"]]))
-            assert layer["entropy"]["entropy-then-mean"] == pytest.approx(
-                np.mean([head["entropy"] for head in layer["heads"]])
-            )
+                assert head.entropy == pytest.approx(spread / queries)
+                assert head.share == pytest.approx(share / current)
+            assert layer.share == pytest.approx(np.mean([head.share for head in layer.heads]))
+            assert layer.entropy["entropy-then-mean"] == pytest.approx(np.mean([head.entropy for head in layer.heads]))
     pooled = sum(w[s][0]["entropy-then-mean"] for w in expected for s in STACKS)
-    assert record["entropy"]["entropy-then-mean"]["all"] == pytest.approx(
+    assert record.entropy["entropy-then-mean"]["all"] == pytest.approx(
         pooled / sum(w[s][0]["queries"] for w in expected for s in STACKS)
     )
 
@@ -94,11 +93,11 @@ def test_equals_a_loop_over_queries_and_keys(variant, monkeypatch):
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_shares_of_all_sentences_sum_to_one(variant):
     corpus, tested = split(6, 4), system(**variant)
-    record = attention_of(tested, corpus, NULL_PROGRESS).record()
+    record = corpus_attention(tested, corpus, NULL_PROGRESS).results()
     for stack in STACKS:
-        by_distance = record["stacks"][stack]["share_by_distance"]
+        by_distance = record.stacks[stack].share_by_distance
         assert sum(by_distance.values()) == pytest.approx(1)
-        assert by_distance["0"] == pytest.approx(record["share"][stack])
+        assert by_distance["0"] == pytest.approx(record.share[stack])
 
 
 def test_by_hand():
@@ -109,7 +108,7 @@ def test_by_hand():
     weights = torch.zeros(1, 2, 6, 6, dtype=torch.float64)
     weights[0, :, :4, :4] = torch.tensor([first, second])
     weights[0, :, 4:] = 1 / 6  # of padding, whose queries do not count
-    reader = Reader(window, window, before=1, after=0, causal=False)
+    reader = AttentionTallies(window, window, before=1, after=0, causal=False)
     reader.append(weights)
     found = reader.tallies()
     assert found.queries.tolist() == [4]
@@ -132,27 +131,27 @@ def test_entropy_by_hand():
 def test_a_sentence_alone_has_no_share():
     """There is nothing else to look at; and a system without context has no share at all."""
     corpus, tested = split(3, 1, 1), system()
-    found = attention_of(tested, corpus, NULL_PROGRESS)
+    found = corpus_attention(tested, corpus, NULL_PROGRESS)
     assert (found.of_windows["encoder"]["current"] > 0).tolist() == [False, True, True, False, False]
-    alone = attention_of(system(windows={"before": 0}), corpus, NULL_PROGRESS).record()
-    assert alone["share"] == dict.fromkeys(STACKS)
-    assert alone["entropy"]["mean-then-entropy"]["encoder"] > 0
+    alone = corpus_attention(system(windows={"before": 0}), corpus, NULL_PROGRESS).results()
+    assert alone.share == dict.fromkeys(STACKS)
+    assert alone.entropy["mean-then-entropy"]["encoder"] > 0
 
 
 def test_local_layers_keep_all_attention():
     """The first layer of `group` sees its own sentence alone, on all three sides."""
     corpus, tested = split(5, 4), system(attention="group", global_layers=(1,))
-    record = attention_of(tested, corpus, NULL_PROGRESS).record()
+    record = corpus_attention(tested, corpus, NULL_PROGRESS).results()
     for stack in STACKS:
-        first, second = record["stacks"][stack]["layers"]
-        assert first["share"] == pytest.approx(1)
-        assert second["share"] < 0.99
+        first, second = record.stacks[stack].layers
+        assert first.share == pytest.approx(1)
+        assert second.share < 0.99
 
 
 def test_nothing_of_the_weights_is_kept():
     corpus, tested = split(4), system()
     windows = cut_windows(corpus, tested.windows)
-    reader = Reader(*[gather_batch(corpus, windows, np.arange(4), 20, 20).source] * 2, 2, 0, causal=False)
+    reader = AttentionTallies(*[gather_batch(corpus, windows, np.arange(4), 20, 20).source] * 2, 2, 0, causal=False)
     tested.model.encode(gather_batch(corpus, windows, np.arange(4), 20, 20).source, reader)
     assert len(reader) == 0
     assert read_attention(tested.model, gather_batch(corpus, windows, np.arange(4), 20, 20), tested.windows).keys() == {

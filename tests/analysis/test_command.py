@@ -130,7 +130,7 @@ def test_bleu_by_size(workshop):
         (["nowhere"], "holds no run"),
         (["focused", "focused"], "given twice"),
         (["focused", "--split", "train"], "'train' is not one of 'test', 'dev'"),
-        (["focused", "--source", "own.en"], "without --target"),
+        (["focused", "--source", "own.en"], "without target"),
         (["focused", "--source", "none.en", "--target", "own.de"], "none.en: no such file"),
         (["focused", "--source", "own.en", "--target", "context.de"], "line"),
         (["focused", "--analyses", "loss"], "--analyses loss: choose from attention, losses, robustness, context"),
@@ -159,5 +159,5 @@ def test_a_run_without_its_store(workshop, tmp_path):
     (moved / "config.yaml").write_text(
         config.replace(str(workshop / "store"), str(tmp_path / "gone")), encoding="utf-8"
     )
-    assert "give --source and --target" in workshop.analyse(moved, expect=2)
+    assert "give source and target files" in workshop.analyse(moved, expect=2)
     workshop.analyse(moved, "--analyses", "losses", "--source", workshop / "own.en", "--target", workshop / "own.de")

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from focat.analysis.contributions import contributions_of, drop, droppable, marked, without
-from focat.analysis.phenomena import Question, effects_of
-from focat.analysis.systems import load_system
+from focat.analysis.contributions import context_contributions, drop_sentence, drop_tokens, droppable, tokens_of
+from focat.analysis.corpora import AnalysedSystem
+from focat.analysis.phenomena import SuiteInstance, context_effects
 from focat.config.schema import WindowSettings
 from focat.corpus.generated import contrapro_suite
 from focat.corpus.vocabulary import END, SEPARATOR
 from focat.evaluation.scoring import score_texts
 from focat.evaluation.suites import contrapro_instances
 from focat.progress import NULL_PROGRESS
-from focat.run import Run
+from focat.run import load_system
 from focat.windows.batch import Batch
 from focat.windows.texts import WindowText
 from tests.analysis.corpora import VARIANTS, split, system
@@ -57,13 +57,13 @@ def score_without(model, source, target, from_source, from_target):
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_equals_windows_built_by_hand(variant):
     corpus, tested = split(5, 1), system(**variant)
-    found = contributions_of(tested, corpus, ["both", "source", "target"], NULL_PROGRESS)
+    found = context_contributions(tested, corpus, ["both", "source", "target"], NULL_PROGRESS)
     place = {sentence: i for i, sentence in enumerate(found.sentences.tolist())}
     dropped_at_all = 0
     for current, source, target in slow_windows(corpus, tested.windows):
         row = place[current]
-        assert found.whole[row] == pytest.approx(score_without(tested.model, source, target, (), ()), abs=1e-4)
-        for (sides, what), part in found.parts.items():
+        assert found.full[row] == pytest.approx(score_without(tested.model, source, target, (), ()), abs=1e-4)
+        for (sides, what), part in found.without.items():
             gone = {d for d, _ in source if d} if what == "all" else {what}
             there = {"source": {d for d, _ in source}, "target": {d for d, _ in target}}
             there["both"] = there["source"] | there["target"]
@@ -80,16 +80,16 @@ def test_equals_windows_built_by_hand(variant):
 def test_without_by_hand():
     """`a <S> b <S> c <E>`: without b; without all; and a sentence behind the current one, which leaves its <E>."""
     window = side([7, SEPARATOR, 8, 9, SEPARATOR, 10, END], [11, END])
-    rest = without(window, marked(window, 1))
+    rest = drop_tokens(window, tokens_of(window, 1))
     assert rest.tokens.tolist() == [[7, SEPARATOR, 10, END], [11, END, 0, 0]]
     assert rest.segments.tolist() == [[0, 0, 1, 1], [0, 0, -1, -1]]
     assert rest.current.tolist() == [1, 0]
-    assert without(window, marked(window, "all")).tokens.tolist() == [[10, END], [11, END]]
+    assert drop_tokens(window, tokens_of(window, "all")).tokens.tolist() == [[10, END], [11, END]]
     middle = side([7, SEPARATOR, 8, SEPARATOR, 9, END], current=[1])
-    behind = without(middle, marked(middle, -1))
+    behind = drop_tokens(middle, tokens_of(middle, -1))
     assert behind.tokens.tolist() == [[7, SEPARATOR, 8, END]]
     assert behind.current.tolist() == [1]
-    before = without(middle, marked(middle, 1))
+    before = drop_tokens(middle, tokens_of(middle, 1))
     assert before.tokens.tolist() == [[8, SEPARATOR, 9, END]]
     assert before.current.tolist() == [0]
 
@@ -97,21 +97,21 @@ def test_without_by_hand():
 def test_only_windows_that_have_the_sentence():
     source = side([7, SEPARATOR, 8, END], [9, END])
     batch = Batch(source, source, torch.arange(2))
-    rows, rest = drop(batch, 1, "both")
+    rows, rest = drop_sentence(batch, 1, "both")
     assert rows.tolist() == [0]
     assert rest.source.tokens.tolist() == [[8, END]]
-    assert drop(batch, 2, "both") is None
+    assert drop_sentence(batch, 2, "both") is None
 
 
 def test_figures_by_hand():
-    found = contributions_of(system(), split(3, 2), ["both"], NULL_PROGRESS)
-    moved = found.whole - found.parts["both", 1]
+    found = context_contributions(system(), split(3, 2), ["both"], NULL_PROGRESS)
+    moved = found.full - found.without["both", 1]
     there = ~np.isnan(moved)
-    (first, *_) = found.record(trials=200)
-    assert first["windows"] == there.sum() == 3
-    assert first["per_sentence"] == pytest.approx(moved[there].mean())
-    assert first["per_token"] == pytest.approx(moved[there].sum() / found.tokens[there].sum())
-    assert found.measures()["context.both.1"].of_items == pytest.approx(
+    (first, *_) = found.results(trials=200)
+    assert first.windows == there.sum() == 3
+    assert first.per_sentence == pytest.approx(moved[there].mean())
+    assert first.per_token == pytest.approx(moved[there].sum() / found.tokens[there].sum())
+    assert found.scores()["context.both.1"].item_values == pytest.approx(
         (moved / found.tokens)[there][np.argsort(found.sentences[there])]
     )
 
@@ -126,12 +126,13 @@ def test_what_can_be_dropped():
 
 def test_phenomena_equal_windows_built_by_hand(workshop):
     """Margins of a suite with and without each sentence, from scores of whole windows."""
-    tested = load_system("focused", Run.open(workshop / "focused"), torch.device("cpu"))
+    opened = load_system(workshop / "focused", "cpu")
+    tested = AnalysedSystem("focused", opened.model, opened.settings, opened.tokenizer)
     entries, *context = contrapro_suite(6, 1000)
     instances = contrapro_instances(entries, tuple(context))
-    questions = [Question("pronouns", instance) for instance in instances]
-    found = effects_of(tested, questions, ["both", "target"], "current-sum", NULL_PROGRESS)
-    assert set(found.parts) == {
+    of_suite = [SuiteInstance("pronouns", instance) for instance in instances]
+    found = context_effects(tested, of_suite, ["both", "target"], "current-sum", NULL_PROGRESS)
+    assert set(found.without) == {
         ("both", 1),
         ("both", 2),
         ("both", "all"),
@@ -153,16 +154,14 @@ def test_phenomena_equal_windows_built_by_hand(workshop):
         scores = score_texts(tested.model, tested.tokenizer, windows).by("current-sum").tolist()
         return scores.pop(instance.right) - max(scores)
 
-    for (sides, what), part in found.parts.items():
+    for (sides, what), part in found.without.items():
         gone = {1, 2} if what == "all" else {what}
         for item, value in zip(part.items.tolist(), part.margins.tolist(), strict=True):
             instance = instances[item]
-            assert found.whole.margins[item] == pytest.approx(margin(instance, (), ()), abs=1e-3)
+            assert found.full.margins[item] == pytest.approx(margin(instance, (), ()), abs=1e-3)
             assert value == pytest.approx(margin(instance, () if sides == "target" else gone, gone), abs=1e-3)
-    row = next(
-        row for row in found.record() if row["dropped"] == 1 and row["sides"] == "both" and row["distance"] is None
-    )
-    part = found.parts["both", 1]
-    assert row["instances"] == len(part.items)
-    assert row["accuracy"] == pytest.approx(100 * part.correct.mean())
-    assert row["margin_change"] == pytest.approx((part.margins - found.whole.margins[part.items]).mean())
+    row = next(row for row in found.results() if row.dropped == 1 and row.sides == "both" and row.distance is None)
+    part = found.without["both", 1]
+    assert row.instances == len(part.items)
+    assert row.accuracy == pytest.approx(100 * part.correct.mean())
+    assert row.margin_change == pytest.approx((part.margins - found.full.margins[part.items]).mean())

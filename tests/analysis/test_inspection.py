@@ -15,15 +15,16 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from rich.console import Console
-from rich.text import Text
 
-from focat.analysis.inspection import _length_figures, draw_windows, inspect_split, show_inspection
+from focat.analysis.inspection import WindowTokens, inspect_split, length_result
+from focat.analysis.results import SuspiciousPair
 from focat.cli import main
 from focat.config.data import CleaningSettings, DataSettings, TextCorpus, TokenizerSettings
 from focat.config.schema import WindowSettings
 from focat.corpus.prepare import prepare
 from focat.corpus.store import Store
 from focat.progress import NULL_PROGRESS
+from focat.reporting.terminal.inspection import coloured_window, draw_windows, show_inspection
 
 ALPHABET = "the quick brown fox jumps over a lazy dog"  # 41 characters
 GREETING = "hallo du da drueben und auch dort"  # 33 characters
@@ -62,8 +63,9 @@ def filled(histogram: dict[str, int]) -> dict[str, int]:
     return {label: count for label, count in histogram.items() if count}
 
 
-def by_style(text: Text) -> list[tuple[str, str]]:
+def by_style(window: WindowTokens) -> list[tuple[str, str]]:
     """What a reader sees: stretches of the same style, and their text."""
+    text = coloured_window(window)
     stretches: list[tuple[str, str]] = []
     for span in text.spans:
         piece, style = text.plain[span.start : span.end], str(span.style)
@@ -75,40 +77,40 @@ def by_style(text: Text) -> list[tuple[str, str]]:
 
 
 def test_counts_and_lengths(store: Store) -> None:
-    figures = inspect_split(store, "train", WindowSettings(before=1), 0).figures
-    assert (figures["documents"], figures["pairs"], figures["read"]) == (2, 4, 5)
-    assert filled(figures["removed"]) == {"too long": 1}
-    assert (figures["languages"], figures["vocabularies"]) == (["en", "de"], [32, 32])
+    figures = inspect_split(store, "train", WindowSettings(before=1), 0).results
+    assert (figures.documents, figures.pairs, figures.read) == (2, 4, 5)
+    assert filled(figures.removed) == {"too long": 1}
+    assert (figures.languages, figures.vocabularies) == (("en", "de"), (32, 32))
 
-    source, target = figures["sentence_lengths"]["source"], figures["sentence_lengths"]["target"]
-    assert (source["mean"], source["longest"]) == (13.5, 42)  # (42 + 6 + 3 + 3) / 4
-    assert (target["mean"], target["longest"]) == (20.75, 42)  # (42 + 4 + 3 + 34) / 4
-    assert filled(source["histogram"]) == {"2–3": 2, "4–7": 1, "32–63": 1}
-    assert filled(target["histogram"]) == {"2–3": 1, "4–7": 1, "32–63": 2}
+    source, target = figures.sentence_lengths["source"], figures.sentence_lengths["target"]
+    assert (source.mean, source.longest) == (13.5, 42)  # (42 + 6 + 3 + 3) / 4
+    assert (target.mean, target.longest) == (20.75, 42)  # (42 + 4 + 3 + 34) / 4
+    assert filled(source.histogram) == {"2–3": 2, "4–7": 1, "32–63": 1}
+    assert filled(target.histogram) == {"2–3": 1, "4–7": 1, "32–63": 2}
 
     # With closings: 43, 43 + 7, 7 + 4, and 4 in a document of its own; 43, 43 + 5, 5 + 4, and 35.
-    source, target = figures["window_lengths"]["source"], figures["window_lengths"]["target"]
-    assert (source["mean"], source["longest"]) == (27.0, 50)
-    assert (target["mean"], target["longest"]) == (33.75, 48)
-    assert filled(source["histogram"]) == {"4–7": 1, "8–15": 1, "32–63": 2}
-    assert (figures["windows_shortened"], figures["sentences_too_long"]) == (0, 0)
+    source, target = figures.window_lengths["source"], figures.window_lengths["target"]
+    assert (source.mean, source.longest) == (27.0, 50)
+    assert (target.mean, target.longest) == (33.75, 48)
+    assert filled(source.histogram) == {"4–7": 1, "8–15": 1, "32–63": 2}
+    assert (figures.windows_shortened, figures.sentences_too_long) == (0, 0)
 
 
 def test_lengths_on_both_edges_of_each_bin() -> None:
-    histogram = _length_figures(np.array([0, 1, 2, 3, 4, 7, 8, 511, 512, 1023, 1024, 5000]))["histogram"]
+    histogram = length_result(np.array([0, 1, 2, 3, 4, 7, 8, 511, 512, 1023, 1024, 5000])).histogram
     assert filled(histogram) == {"0–1": 2, "2–3": 2, "4–7": 2, "8–15": 1, "256–511": 1, "512–1023": 2, "1024–": 2}
 
 
 def test_what_does_not_fit_is_counted(store: Store) -> None:
     # 8 tokens: the alphabet and the greeting never fit, and nobody can have a neighbour.
-    figures = inspect_split(store, "train", WindowSettings(before=1, max_tokens=8), 9).figures
-    assert (figures["windows_shortened"], figures["sentences_too_long"]) == (2, 2)
+    figures = inspect_split(store, "train", WindowSettings(before=1, max_tokens=8), 9).results
+    assert (figures.windows_shortened, figures.sentences_too_long) == (2, 2)
 
 
 def test_suspicious_pairs(store: Store) -> None:
-    odd, same = inspect_split(store, "train", WindowSettings(), 0).figures["suspicious"]
-    assert odd == {"pair": 3, "why": "3 to 34 tokens", "source": "hi", "target": GREETING}
-    assert same == {"pair": 0, "why": "both sides are the same", "source": ALPHABET, "target": ALPHABET}
+    odd, same = inspect_split(store, "train", WindowSettings(), 0).results.suspicious
+    assert odd == SuspiciousPair(pair=3, why="3 to 34 tokens", source="hi", target=GREETING)
+    assert same == SuspiciousPair(pair=0, why="both sides are the same", source=ALPHABET, target=ALPHABET)
 
 
 def test_windows_are_coloured_by_segment(store: Store) -> None:
@@ -134,13 +136,13 @@ def test_the_current_sentence_stands_out_wherever_it_is(store: Store) -> None:
 def test_samples_are_spread_over_the_corpus_and_never_repeated(store: Store, samples: int, shown: list[int]) -> None:
     windows = inspect_split(store, "train", WindowSettings(before=0), samples).windows
     sentences = [source for source, _ in (PAIRS[0], PAIRS[1], PAIRS[2], PAIRS[5])]
-    assert [source.plain for source, _ in windows] == [f" {sentences[row]} <E> " for row in shown]
+    assert [coloured_window(source).plain for source, _ in windows] == [f" {sentences[row]} <E> " for row in shown]
 
 
 def test_a_split_where_nothing_fits_has_no_windows_to_show(store: Store) -> None:
     found = inspect_split(store, "dev", WindowSettings(max_tokens=8), 3)
     assert found.windows == []
-    assert found.figures["window_lengths"]["source"]["longest"] == 0
+    assert found.results.window_lengths["source"].longest == 0
     show_inspection(found, Console(file=io.StringIO()))
 
 
@@ -173,7 +175,7 @@ def test_a_pipe_gets_plain_text_and_json_gets_the_figures(
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
     assert "window 3" in shown
-    expected = inspect_split(store, "train", WindowSettings(before=1), 3).figures
+    expected = inspect_split(store, "train", WindowSettings(before=1), 3).results.to_json()
     assert json.loads(figures.read_text(encoding="utf-8")) == expected
 
 
@@ -198,4 +200,4 @@ def test_the_picture_holds_the_windows_and_needs_no_network(store: Store, tmp_pa
     assert "url(" not in picture.replace("url(#", "")  # nothing but parts of itself
     for source, target in found.windows:
         for text in (source, target):
-            assert text.plain.split()[0] in picture
+            assert coloured_window(text).plain.split()[0] in picture

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from focat.analysis.losses import curves, losses_of
+from focat.analysis.losses import logged_losses, window_losses
 from focat.analysis.robustness import robustness_of
 from focat.errors import FocatError
 from focat.progress import NULL_PROGRESS
@@ -39,7 +39,7 @@ def slow_losses(tested, corpus, settings):
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_equal_a_loop_over_tokens(variant):
     corpus, tested = split(4, 1, 5), system(**variant)
-    found = losses_of(tested, corpus, NULL_PROGRESS)
+    found = window_losses(tested, corpus, NULL_PROGRESS)
     expected = slow_losses(tested, corpus, tested.windows)
     for i, sentence in enumerate(found.sentences.tolist()):
         current, current_tokens, context, context_tokens = expected[sentence]
@@ -47,7 +47,7 @@ def test_equal_a_loop_over_tokens(variant):
         assert found.tokens[i].tolist() == [current_tokens, context_tokens]
     in_context = [row for row in expected.values() if row[3]]
     sums = np.array(in_context).sum(0)
-    values = {name: measure.value for name, measure in found.measures().items()}
+    values = {name: score.value for name, score in found.scores().items()}
     everyone = np.array(list(expected.values())).sum(0)
     assert values["losses.current"] == pytest.approx(everyone[0] / everyone[1], abs=1e-5)
     assert values["losses.context"] == pytest.approx(sums[2] / sums[3], abs=1e-5)
@@ -58,40 +58,44 @@ def test_robustness_is_of_the_same_sentences():
     corpus, tested = split(6, 2), system()
     found = robustness_of(tested, corpus, [1, 3, 5], [], "current-sum", None, NULL_PROGRESS)
     for size in (1, 3, 5):
-        measure = found.measures()[f"robustness.loss.{size}"]
-        assert measure.items.tolist() == list(range(8))
+        score = found.scores[f"robustness.loss.{size}"]
+        assert score.items.tolist() == list(range(8))
         windows = tested.windows.model_copy(update={"before": size - 1})
         expected = slow_losses(tested, corpus, windows)
-        assert measure.of_items.tolist() == pytest.approx([expected[i][0] / expected[i][1] for i in range(8)], abs=1e-5)
-    sizes = found.record()["sizes"]
-    assert [(entry["size"], entry["seen"]) for entry in sizes] == [(1, True), (3, True), (5, False)]
-    assert len({entry["loss"] for entry in sizes}) == 3
+        assert score.item_values.tolist() == pytest.approx(
+            [expected[i][0] / expected[i][1] for i in range(8)], abs=1e-5
+        )
+    sizes = found.results.sizes
+    assert [(entry.size, entry.seen) for entry in sizes] == [(1, True), (3, True), (5, False)]
+    assert len({entry.loss for entry in sizes}) == 3
 
 
 def test_robustness_leaves_out_what_a_model_cannot_read():
     tested = system(positions="learned")
     found = robustness_of(tested, split(4), [2, 3, 4], [], "current-sum", None, NULL_PROGRESS)
-    assert found.sizes == [2, 3]
+    assert [entry.size for entry in found.results.sizes] == [2, 3]
     ahead = system(windows={"before": 1, "after": 1})
-    assert robustness_of(ahead, split(4), [1, 2], [], "current-sum", None, NULL_PROGRESS).sizes == [2]
+    found = robustness_of(ahead, split(4), [1, 2], [], "current-sum", None, NULL_PROGRESS)
+    assert [entry.size for entry in found.results.sizes] == [2]
 
 
 def test_curves_are_what_was_logged(workshop):
-    found = curves(Run.open(workshop / "focused"))
+    found = logged_losses(Run.open(workshop / "focused"))
     lines = [json.loads(line) for line in (workshop / "focused" / "log.jsonl").read_text().splitlines()]
     for kind in ("train", "validation"):
         logged = [line for line in lines if line["kind"] == kind]
-        assert [row["update"] for row in found[kind]] == [line["update"] for line in logged]
+        rows = getattr(found, kind)
+        assert [row.update for row in rows] == [line["update"] for line in logged]
         for name in ("current", "context", "ratio"):
-            assert [row[name] for row in found[kind]] == [line[name] for line in logged]
-    assert found["validation"]
+            assert [getattr(row, name) for row in rows] == [line[name] for line in logged]
+    assert found.validation
 
 
 def test_a_log_that_is_cut_off_and_one_that_is_damaged(tmp_path):
     good = json.dumps({"kind": "train", "update": 1, "current": 2.0})
     (tmp_path / "log.jsonl").write_text(f'{good}\n{{"kind": "tr')
-    assert [row["update"] for row in curves(Run(tmp_path))["train"]] == [1]
+    assert [row.update for row in logged_losses(Run(tmp_path)).train] == [1]
     (tmp_path / "log.jsonl").write_text(f'{{"kind": "tr\n{good}\n')
     with pytest.raises(FocatError, match="line 1"):
-        curves(Run(tmp_path))
-    assert curves(Run(tmp_path / "none")) == {"train": [], "validation": []}
+        logged_losses(Run(tmp_path))
+    assert logged_losses(Run(tmp_path / "none")).to_json() == {"train": [], "validation": []}

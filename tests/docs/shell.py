@@ -79,10 +79,10 @@ def serve(address: str) -> None:
     import focat.analysis.analyse
     import focat.api
     import focat.cli
-    import focat.evaluation.contrast_run
+    import focat.evaluation.contrast_results
     import focat.experiments.command
-    import focat.reporting.analysis_tables
     import focat.reporting.page
+    import focat.reporting.terminal.analysis
     import focat.training.trainer
 
     torch.optim.AdamW([torch.zeros(1)])  # the first optimizer imports half of PyTorch

@@ -39,7 +39,7 @@ def test_without_an_environment(tmp_path):
     line = refused(tmp_path, "evaluate", *FILES, "--source", "src.en", **nowhere)
     assert line.startswith("COMET is not installed")
     assert "focat doctor --install-comet" in line
-    assert "--source" in refused(tmp_path, "evaluate", *FILES, **nowhere)
+    assert "COMET reads the source too" in refused(tmp_path, "evaluate", *FILES, **nowhere)
 
 
 @pytest.fixture(scope="module")

@@ -110,7 +110,7 @@ def test_disc_is_that_of_contrast(folder):
     for name, figures in record["systems"].items():
         mine = [SimpleNamespace(phenomenon=a["phenomenon"], distance=a["distance"]) for a in answers[name]]
         expected, _ = disc_of(count(mine, [answer["correct"] for answer in answers[name]], column_of))
-        assert [(f.name, pytest.approx(100 * f.share)) for f in expected] == [
+        assert [(f.name, pytest.approx(f.accuracy)) for f in expected] == [
             (disc, figures[disc]) for disc in ("Disc.", "Disc_avg", "Disc_all-d")
         ]
         right = [answer["correct"] for answer in answers[name]]
@@ -191,9 +191,13 @@ def test_what_cannot_be_compared(folder):
     assert "base was measured on 60 instances of voita" in refused(folder, "compare", "base.jsonl", "fewer.jsonl")
     assert "measured in different ways" in refused(folder, "compare", "base.jsonl", "rule.jsonl")
     assert "instance lex_cohesion-0 of voita twice" in refused(folder, "compare", "base.jsonl", "twice.jsonl")
-    assert "wrong.jsonl, line 1: has no field 'correct'" in refused(folder, "compare", "base.jsonl", "wrong.jsonl")
-    _write(folder / "nothing.json", [{"kind": "focat evaluation", "reference": {"sha256": ""}, "figures": []}])
+    assert "wrong.jsonl, line 1: correct: Field required" in refused(folder, "compare", "base.jsonl", "wrong.jsonl")
+    nothing = {"kind": "focat evaluation", "focat": "", "system": "", "translated": None, "translations": []}
+    nothing |= {"reference": {"sha256": "", "sentences": 0, "documents": 0}, "figures": []}
+    _write(folder / "nothing.json", [nothing])
     assert "nothing.json: holds no figure" in refused(folder, "compare", "base.jsonl", "nothing.json")
+    _write(folder / "part.json", [{"kind": "focat evaluation", "figures": []}])
+    assert "part.json: not a complete result" in refused(folder, "compare", "base.jsonl", "part.json")
     assert "50 numbers, but few on 2 numbers" in refused(folder, "compare", "base.txt", "few.txt")
     assert "text.txt, line 2: 'zwei' is no number" in refused(folder, "compare", "base.txt", "text.txt")
     assert "short.de has 1 lines" in refused(folder, "compare", "base.de", "short.de", "--reference", "ref.de")

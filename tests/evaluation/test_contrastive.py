@@ -9,16 +9,16 @@ from scipy.stats import binomtest
 from focat.config.schema import SearchSettings, WindowSettings
 from focat.corpus.generated import contrapro_suite, voita_suite
 from focat.corpus.vocabulary import END, SEPARATOR
-from focat.evaluation import generated_accuracy
-from focat.evaluation.contrast_report import Result, Setup, sections
+from focat.evaluation import generated_translations
+from focat.evaluation.contrast import ContrastSetup, ScoredSuite
+from focat.evaluation.contrast_results import contrast_results
 from focat.evaluation.contrastive import (
-    Answer,
-    Context,
-    accuracy_by_distance,
-    chosen,
+    ContextConfig,
+    ScoredInstance,
+    candidate_group,
     context_of,
-    contrast,
-    group_of,
+    preferred_candidate,
+    score_instances,
     with_own_context,
 )
 from focat.evaluation.disc import (
@@ -32,8 +32,8 @@ from focat.evaluation.disc import (
     pooled,
     weighted_mean,
 )
-from focat.evaluation.generated_accuracy import outcome
-from focat.evaluation.suites import Form, Instance, Suite, contrapro_instances, voita_instances
+from focat.evaluation.generated_translations import outcome
+from focat.evaluation.suites import Instance, Suite, TextNormalization, contrapro_instances, voita_instances
 
 
 def instance(**changes):
@@ -54,20 +54,24 @@ def instance(**changes):
 @pytest.mark.parametrize(
     ("context", "target", "expected"),
     [
-        (Context(3, 3), ["A", "B"], (["a", "b"], ["A", "B"])),
-        (Context(1, 1), ["A", "B"], (["b"], ["B"])),
-        (Context(0, 0), ["A", "B"], ([], [])),
-        (Context(2, 0), ["A", "B"], (["a", "b"], [])),  # s3to1
-        (Context(2, 1), ["A", "B"], (["a", "b"], ["B"])),
-        (Context(3, 3), ["B"], (["b"], ["B"])),  # as if the document began there
-        (Context(3, 1), ["B"], (["a", "b"], ["B"])),  # nothing that the model would look for is missing
-        (Context(3, 3), [], ([], [])),
-        (Context(3, 3, missing_target="source"), ["B"], (["a", "b"], ["B"])),
-        (Context(3, 3, pad_context="..."), ["B"], (["...", "a", "b"], ["...", "...", "B"])),  # the authors'
-        (Context(3, 3, target="none"), ["A", "B"], ([], [])),
-        (Context(3, 3, target="none", missing_target="source"), ["A", "B"], (["a", "b"], [])),
-        (Context(2, 0, target="none"), ["A", "B"], (["a", "b"], [])),
-        (Context(3, 3, target="none", missing_target="source", pad_context="..."), ["B"], (["...", "a", "b"], [])),
+        (ContextConfig(3, 3), ["A", "B"], (["a", "b"], ["A", "B"])),
+        (ContextConfig(1, 1), ["A", "B"], (["b"], ["B"])),
+        (ContextConfig(0, 0), ["A", "B"], ([], [])),
+        (ContextConfig(2, 0), ["A", "B"], (["a", "b"], [])),  # s3to1
+        (ContextConfig(2, 1), ["A", "B"], (["a", "b"], ["B"])),
+        (ContextConfig(3, 3), ["B"], (["b"], ["B"])),  # as if the document began there
+        (ContextConfig(3, 1), ["B"], (["a", "b"], ["B"])),  # nothing that the model would look for is missing
+        (ContextConfig(3, 3), [], ([], [])),
+        (ContextConfig(3, 3, missing_target="source"), ["B"], (["a", "b"], ["B"])),
+        (ContextConfig(3, 3, pad_context="..."), ["B"], (["...", "a", "b"], ["...", "...", "B"])),  # the authors'
+        (ContextConfig(3, 3, target_context="none"), ["A", "B"], ([], [])),
+        (ContextConfig(3, 3, target_context="none", missing_target="source"), ["A", "B"], (["a", "b"], [])),
+        (ContextConfig(2, 0, target_context="none"), ["A", "B"], (["a", "b"], [])),
+        (
+            ContextConfig(3, 3, target_context="none", missing_target="source", pad_context="..."),
+            ["B"],
+            (["...", "a", "b"], []),
+        ),
     ],
 )
 def test_which_context_is_given(context, target, expected):
@@ -79,10 +83,10 @@ def test_windows_that_are_too_long_lose_their_oldest_sentences(contrast_run):
     sentence, current = "Here is the lamp.", "It is new."
     long = instance(source=[sentence, sentence, sentence, current], target=["Hier ist die Lampe."] * 3)
     tokens = len(tokenizer.source.encode(sentence)) + 1, len(tokenizer.source.encode(current)) + 1
-    group = group_of(long, Context(3, 3, max_tokens=2 * tokens[0] + tokens[1]), tokenizer)
+    group = candidate_group(long, ContextConfig(3, 3, max_tokens=2 * tokens[0] + tokens[1]), tokenizer)
     assert len(group.source) == 3
     assert len(group.target) == 2
-    assert len(group_of(long, Context(3, 3, max_tokens=8), tokenizer).source) == 1
+    assert len(candidate_group(long, ContextConfig(3, 3, max_tokens=8), tokenizer).source) == 1
 
 
 def test_own_context_takes_the_place_of_gold():
@@ -116,7 +120,7 @@ def test_own_context_takes_the_place_of_gold():
 )
 def test_preference_and_ties(scores, right, strict, expected):
     candidates = ["x"] * len(scores)
-    assert chosen(scores, instance(candidates=candidates, right=right, strict=strict)) == expected
+    assert preferred_candidate(scores, instance(candidates=candidates, right=right, strict=strict)) == expected
 
 
 def test_each_rule_decides_by_its_own_scores():
@@ -124,34 +128,40 @@ def test_each_rule_decides_by_its_own_scores():
     scores = [{"current-sum": [-1.0, -2.0], "current-mean": [-1.0, -2.0], "window-mean": [-1.0, -2.0]}]
     scores.append({"current-sum": [-1.0, -2.0], "current-mean": [-2.0, -1.0], "window-mean": [-1.0, -2.0]})
     suite = Suite("mine", "own", [instance(), instance(id=1)], "f" * 64)
-    result = Result(suite, [Answer(i, s) for i, s in zip(suite.instances, scores, strict=True)])
-    assert result.right("current-sum") == [True, True]
-    assert result.right("current-mean") == [True, False]
-    setup = Setup("current-mean", Context(3, 3), Form(), "float32", "0" * 64, SearchSettings())
-    (section,) = sections([result], setup)
-    assert section.figures[0].share == 0.5
-    assert section.others == {"current-sum": 100.0, "window-mean": 100.0}
+    scored = ScoredSuite(suite, [ScoredInstance(i, s) for i, s in zip(suite.instances, scores, strict=True)])
+    assert scored.correct("current-sum") == [True, True]
+    assert scored.correct("current-mean") == [True, False]
+    setup = ContrastSetup(
+        "current-mean", ContextConfig(3, 3), TextNormalization(), "float32", "0" * 64, SearchSettings()
+    )
+    (section,) = contrast_results([scored], setup).sections
+    assert section.figures[0].accuracy == 50
+    assert section.other_rules == {"current-sum": 100.0, "window-mean": 100.0}
+
+
+def correct(contrast_run, instances, before, rule="current-sum"):
+    """Whether an untrained model prefers the right candidate of each instance."""
+    model, tokenizer = contrast_run.load_model(), contrast_run.tokenizer
+    context = ContextConfig.of(WindowSettings(before=before))
+    return [scored.correct(rule) for scored in score_instances(model, tokenizer, instances, context)]
 
 
 def test_identical_distractors_fall_as_each_suite_has_it(contrast_run):
-    model, tokenizer = contrast_run.load_model(), contrast_run.tokenizer
     same = ["Sie ist neu.", "Sie ist neu."]
     asked = [instance(candidates=same, right=right, strict=strict) for strict in (False, True) for right in (0, 1)]
-    assert contrast(model, tokenizer, asked, WindowSettings(before=2)) == [True, False, False, False]
+    assert correct(contrast_run, asked, 2) == [True, False, False, False]
 
 
 def test_without_context_it_is_chance_exactly(contrast_run):
     """Instances come in groups that share the sentence and differ in what is right: one sentence cannot tell."""
-    model, tokenizer = contrast_run.load_model(), contrast_run.tokenizer
-    one_sentence = WindowSettings(before=0)
     for rule in ("current-sum", "current-mean", "window-mean"):
-        right = contrast(model, tokenizer, voita_instances(voita_suite("deixis", 40, 5)), one_sentence, rule)
+        right = correct(contrast_run, voita_instances(voita_suite("deixis", 40, 5)), 0, rule)
         assert sum(right) * 2 == len(right)
     entries, source, target = contrapro_suite(48, 5)
     pronouns = [i for i in contrapro_instances(entries, (source, target)) if i.distance != 0]
-    answers = contrast(model, tokenizer, pronouns, one_sentence)
-    assert sum(answers) * 3 == len(answers)
-    assert set(accuracy_by_distance(pronouns, answers).values()) == {1 / 3}
+    right = correct(contrast_run, pronouns, 0)
+    assert sum(right) * 3 == len(right)
+    assert {accuracy.share for accuracy in by_distance(pronouns, right).values()} == {1 / 3}
 
 
 # --------------------------------------------------------------------------------------------------------------- Disc.
@@ -171,12 +181,12 @@ def test_interval_of_a_mean_of_columns_covers_as_often_as_it_should():
         drawn = {
             str(i): Accuracy(int(random.binomial(n, p)), n) for i, (p, n) in enumerate(zip(shares, sizes, strict=True))
         }
-        low, high = averaged("", drawn).interval
-        covered += low <= truth <= high
+        mean = averaged("", drawn)
+        covered += mean.low <= 100 * truth <= mean.high
     assert 930 <= covered <= 970
     one = averaged("", {"only": Accuracy(30, 40)})
-    assert one.interval == pytest.approx(Accuracy(30, 40).interval)
-    assert one.share == 0.75
+    assert (one.low / 100, one.high / 100) == pytest.approx(Accuracy(30, 40).interval)
+    assert one.accuracy == 75
 
 
 def test_disc_by_hand():
@@ -188,7 +198,7 @@ def test_disc_by_hand():
         "unknown distance": Accuracy(1, 100),
     }
     figures, remarks = disc_of(columns)
-    shares = {figure.name: figure.share for figure in figures}
+    shares = {figure.name: figure.accuracy / 100 for figure in figures}
     assert shares == pytest.approx({"Disc.": 55 / 90, "Disc_avg": (0.5 + 0.75 + 1.0) / 3, "Disc_all-d": 64 / 100})
     assert remarks == [
         "no instance has d=3: Disc. is over d=1, d=2 and d>3 alone",
@@ -211,9 +221,9 @@ def test_disc_of_phenomena_by_hand():
         name: Accuracy(i, 4) for i, name in enumerate(("deixis", "lex_cohesion", "ellipsis_infl", "ellipsis_vp"), 1)
     }
     figures, remarks = disc_of({**four, "deixis": Accuracy(6, 24)})
-    assert [(figure.name, figure.share) for figure in figures] == [
-        ("Disc.", 15 / 36),
-        ("Disc_avg", pytest.approx((0.25 + 0.5 + 0.75 + 1) / 4)),
+    assert [(figure.name, figure.accuracy) for figure in figures] == [
+        ("Disc.", pytest.approx(100 * 15 / 36)),
+        ("Disc_avg", pytest.approx(100 * (0.25 + 0.5 + 0.75 + 1) / 4)),
     ]
     assert remarks == []
     assert disc_of({"deixis": Accuracy(1, 2), "ellipsis_vp": Accuracy(1, 4)})[1] == [
@@ -276,7 +286,7 @@ def test_the_papers_russian_table():
     misprints = set()
     for system, (*columns, disc, average) in RUSSIAN.items():
         assert not is_misprint(disc, weighted_mean(columns, RUSSIAN_SIZES)), system
-        assert not is_misprint(disc, 100 * pooled("", counted(columns, RUSSIAN_SIZES)).share), system
+        assert not is_misprint(disc, pooled("", counted(columns, RUSSIAN_SIZES)).accuracy), system
         if is_misprint(average, plain_mean(columns)):
             misprints.add((system, round(plain_mean(columns), 2)))
     assert misprints == {
@@ -302,8 +312,8 @@ def test_the_papers_german_table():
         assert not remarks
         for figure, printed in zip(figures, (disc, average, with_own), strict=True):
             if "20" not in system:  # what others published has too few digits to count by
-                assert not is_misprint(printed, 100 * figure.share), system
-            assert math.isclose(sum(figure.interval) / 2, figure.share, abs_tol=0.01)
+                assert not is_misprint(printed, figure.accuracy), system
+            assert math.isclose((figure.low + figure.high) / 2, figure.accuracy, abs_tol=1)
 
 
 # ------------------------------------------------------------------------------------------------- generated accuracy
@@ -347,17 +357,17 @@ def test_annotation_that_is_not_in_the_text_is_not_used():
 def test_what_is_translated_is_the_current_sentence_after_its_context(contrast_run, monkeypatch):
     asked = []
 
-    class Recorded(generated_accuracy.Engine):
+    class Recorded(generated_translations.Engine):
         def __call__(self, requests):
             asked.extend(requests)
             return super().__call__(requests)
 
-    monkeypatch.setattr(generated_accuracy, "Engine", Recorded)
+    monkeypatch.setattr(generated_translations, "Engine", Recorded)
     model, tokenizer = contrast_run.load_model(), contrast_run.tokenizer
     lamp = ["Here is the lamp.", "Do you have time?"], ["Hier ist die Lampe.", "Hast du Zeit?"]
     twins = [instance(source=[*lamp[0], "It is new."], target=lamp[1], right=right) for right in (0, 1)]
-    found = generated_accuracy.produce(
-        model, tokenizer, twins, Context(3, 3), SearchSettings(beam=1, max_length_offset=3)
+    found = generated_translations.translate_instances(
+        model, tokenizer, twins, ContextConfig(3, 3), SearchSettings(beam=1, max_length_offset=3)
     )
     (request,) = asked  # twins with the same context are translated once
     encode = tokenizer.target.encode

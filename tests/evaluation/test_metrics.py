@@ -5,7 +5,7 @@ import pytest
 from sacrebleu.metrics import BLEU, CHRF, TER
 
 from focat.errors import FocatError
-from focat.evaluation.metrics import check_tokenize, formula_of, higher_is_better, lines_of, measure, parse_metrics
+from focat.evaluation.metrics import check_tokenize, lines_of, measure, metric_score, parse_metrics
 
 REFERENCES = ["Wo ist die Katze?", "Sie schläft auf dem alten Sofa.", "", "Guten Abend, Frau Maier!", "Ja."]
 HYPOTHESES = ["Wo ist die Katze?", "Es schläft auf dem alten Bett.", "zu viel", "Guten abend frau Maier", ""]
@@ -13,7 +13,7 @@ SCORERS = {
     "BLEU": BLEU,
     "chrF": CHRF,
     "chrF++": lambda **how: CHRF(word_order=2, **how),
-    "TER": lambda lowercase=False: TER(case_sensitive=not lowercase),
+    "TER": lambda lowercase=False: TER(),  # not case-sensitive by default
 }
 
 
@@ -22,28 +22,29 @@ SCORERS = {
 def test_score_and_signature_are_sacrebleus(metric, lowercase):
     scorer = SCORERS[metric](lowercase=lowercase)
     expected = scorer.corpus_score(HYPOTHESES, [REFERENCES]).score
-    figure = measure(metric, "sentence", HYPOTHESES, REFERENCES, lowercase)
-    assert figure.score == pytest.approx(expected, rel=1e-12)
-    assert figure.signature == str(scorer.get_signature())
-    assert 0 < figure.score < 200
+    score = measure(metric, "sentence", HYPOTHESES, REFERENCES, lowercase)
+    assert score.value == pytest.approx(expected, rel=1e-12)
+    assert score.signature == str(scorer.get_signature())
+    assert 0 < score.value < 200
 
 
 @pytest.mark.parametrize("metric", SCORERS)
 def test_formulas_equal_sacrebleu_on_any_sums(metric):
     """Empty corpora, no matches, no n-grams of high order: all that a resample can come to."""
     scorer = SCORERS[metric]()
-    items = measure(metric, "sentence", HYPOTHESES, REFERENCES).statistics
+    score = measure(metric, "sentence", HYPOTHESES, REFERENCES)
+    items = score.statistics
     times = np.array([[(i >> k) & 1 for k in range(len(items))] for i in range(2 ** len(items))])
     sums = times @ items  # (subsets, statistics)
     expected = [scorer._compute_score_from_stats([float(n) for n in row]).score for row in sums]
-    assert formula_of(metric)(sums) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    assert score.formula(sums) == pytest.approx(expected, rel=1e-12, abs=1e-12)
     assert len(set(expected)) > 8
 
 
 def test_bleu_by_hand():
     """`a b c d e` for `a b c d f`: precisions 4/5, 3/4, 2/3, 1/2, no brevity penalty."""
-    figure = measure("BLEU", "sentence", ["a b c d e"], ["a b c d f"])
-    assert figure.score == pytest.approx(100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25)
+    score = measure("BLEU", "sentence", ["a b c d e"], ["a b c d f"])
+    assert score.value == pytest.approx(100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25)
 
 
 DOCUMENTS = [["a", "b", "c"], [], ["d", "", "e", "f", "g"]]
@@ -59,7 +60,17 @@ def test_names_and_directions():
     figures = [measure("BLEU", level, ["a"], ["a"], fragment=4) for level in ("sentence", "fragment", "document")]
     assert [figure.name for figure in figures] == ["BLEU", "f-BLEU", "d-BLEU"]
     assert figures[1].signature.endswith("|sentences:4")
-    assert [higher_is_better(metric) for metric in ("BLEU", "TER", "COMET")] == [True, False, True]
+    scores = [metric_score(metric, "sentence", "", np.ones((2, 10))) for metric in ("BLEU", "TER", "COMET")]
+    assert [score.higher_is_better for score in scores] == [True, False, True]
+    assert [score.digits for score in scores] == [2, 2, 4]
+    assert [score.kind for score in scores] == ["corpus", "corpus", "mean"]
+
+
+def test_ter_is_not_case_sensitive():
+    """As by default in sacrebleu; the signature says so."""
+    score = measure("TER", "sentence", ["Guten Abend Frau Maier"], ["guten abend frau Maier"])
+    assert score.value == 0
+    assert "case:lc" in score.signature
 
 
 def test_choice_of_metrics():

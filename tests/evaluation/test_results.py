@@ -20,7 +20,8 @@ COMMITTED = sorted((Path(__file__).parents[2] / "results").glob("*/*.json"))
 
 def _steps(kind):
     records = (json.loads(path.read_text(encoding="utf-8")) for path in COMMITTED)
-    return [record["result"] for record in records if str(record.get("step", "")).split(".")[0] == kind]
+    results = (record["result"] for record in records if record.get("kind") == "focat result")
+    return [result for result in results if result["kind"] == kind]
 
 
 def test_committed_figures_can_be_read():

@@ -7,8 +7,8 @@ import torch
 from focat.choices import SCORING_RULES
 from focat.corpus.generated import contrapro_suite, voita_suite
 from focat.corpus.vocabulary import END, SEPARATOR
-from focat.evaluation.contrastive import Context, group_of
-from focat.evaluation.prefix_scoring import Group, score_groups
+from focat.evaluation.contrastive import ContextConfig, candidate_group
+from focat.evaluation.prefix_scoring import CandidateGroup, score_candidates
 from focat.evaluation.scoring import Scores, score_texts, sums
 from focat.evaluation.suites import contrapro_instances, voita_instances
 from focat.windows.batch import PaddedSequences
@@ -32,7 +32,7 @@ def generated_groups(tokenizer, context=None):
     instances = contrapro_instances(entries, (source, target))
     for phenomenon in ("deixis", "lex_cohesion", "ellipsis_vp"):
         instances += voita_instances(voita_suite(phenomenon, 6, 2))
-    return [group_of(instance, context or Context(3, 3), tokenizer) for instance in instances]
+    return [candidate_group(instance, context or ContextConfig(3, 3), tokenizer) for instance in instances]
 
 
 def assert_same(found, expected, within):
@@ -93,8 +93,8 @@ def test_together_is_the_same_as_alone(contrast_store, tmp_path, target_before, 
     """In double precision, so that a difference of any other kind than rounding shows."""
     run = make_run(contrast_store, tmp_path / "run", {"before": 3, "target_before": target_before}, **model)
     built, tokenizer = run.load_model().double(), run.tokenizer
-    groups = generated_groups(tokenizer, Context.of(run.settings.windows))
-    assert_same(score_groups(built, tokenizer, groups, batch_tokens=300), alone(built, tokenizer, groups), 2e-5)
+    groups = generated_groups(tokenizer, ContextConfig.of(run.settings.windows))
+    assert_same(score_candidates(built, tokenizer, groups, batch_tokens=300), alone(built, tokenizer, groups), 2e-5)
 
 
 def test_together_is_the_same_as_alone_in_single_precision(system):
@@ -102,7 +102,7 @@ def test_together_is_the_same_as_alone_in_single_precision(system):
     groups = generated_groups(tokenizer)
     expected = alone(model, tokenizer, groups)
     for batch_tokens in (1, 500, 100_000):  # each tree by itself, some together, all that may be
-        assert_same(score_groups(model, tokenizer, groups, batch_tokens=batch_tokens), expected, 1e-4)
+        assert_same(score_candidates(model, tokenizer, groups, batch_tokens=batch_tokens), expected, 1e-4)
 
 
 def test_trees_of_every_shape(contrast_store, tmp_path):
@@ -111,14 +111,14 @@ def test_trees_of_every_shape(contrast_store, tmp_path):
     model, tokenizer = run.load_model(), run.tokenizer
     here, lamp = "Here is the lamp.", "Hier ist die Lampe."
     groups = [
-        Group((here, "It is new."), (lamp,), ("Sie ist neu.", "Er ist neu.", "Es ist neu.")),
-        Group((here, "It is new."), ("Da ist das Licht.",), ("Es ist neu.", "Sie ist alt.")),
-        Group((here, "It is new."), (lamp,), ("Sie ist neu.", "Sie ist neu.")),
-        Group((here, "It is new."), (), ("Sie ist neu.", "Hier ist die Lampe. Sie ist neu.")),
-        Group((here, here, "It is new."), (lamp, lamp), ("Sie ist neu.",)),
-        Group(("It is new.",), (), ("Sie ist neu.", "Sie ist neu und", "Neu.")),
+        CandidateGroup((here, "It is new."), (lamp,), ("Sie ist neu.", "Er ist neu.", "Es ist neu.")),
+        CandidateGroup((here, "It is new."), ("Da ist das Licht.",), ("Es ist neu.", "Sie ist alt.")),
+        CandidateGroup((here, "It is new."), (lamp,), ("Sie ist neu.", "Sie ist neu.")),
+        CandidateGroup((here, "It is new."), (), ("Sie ist neu.", "Hier ist die Lampe. Sie ist neu.")),
+        CandidateGroup((here, here, "It is new."), (lamp, lamp), ("Sie ist neu.",)),
+        CandidateGroup(("It is new.",), (), ("Sie ist neu.", "Sie ist neu und", "Neu.")),
     ]
-    found = score_groups(model, tokenizer, groups)
+    found = score_candidates(model, tokenizer, groups)
     assert_same(found, alone(model, tokenizer, groups), 1e-4)
     current = found.by("current-sum")
     assert current[0] == current[5] == current[6]  # the same candidate in the same window: exactly
@@ -126,13 +126,13 @@ def test_trees_of_every_shape(contrast_store, tmp_path):
 
 def test_nothing_to_score(system):
     model, tokenizer = system
-    assert score_groups(model, tokenizer, []).by("current-sum").tolist() == []
+    assert score_candidates(model, tokenizer, []).by("current-sum").tolist() == []
 
 
 def test_bfloat16_is_close(system):
     model, tokenizer = system
     groups = generated_groups(tokenizer)
-    exact, rough = (score_groups(model, tokenizer, groups, precision) for precision in ("float32", "bfloat16"))
+    exact, rough = (score_candidates(model, tokenizer, groups, precision) for precision in ("float32", "bfloat16"))
     assert not np.array_equal(exact.current, rough.current)
     np.testing.assert_allclose(rough.by("current-mean"), exact.by("current-mean"), rtol=0.1)
 
@@ -140,8 +140,8 @@ def test_bfloat16_is_close(system):
 def test_scores_of_a_candidate_do_not_depend_on_the_others(system):
     model, tokenizer = system
     groups = generated_groups(tokenizer)
-    whole = score_groups(model, tokenizer, groups)
-    one = score_groups(model, tokenizer, groups[:1])
+    whole = score_candidates(model, tokenizer, groups)
+    one = score_candidates(model, tokenizer, groups[:1])
     count = len(groups[0].candidates)
     some = Scores(
         *(getattr(whole, name)[:count] for name in ("current", "context", "current_tokens", "context_tokens"))

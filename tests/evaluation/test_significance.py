@@ -11,7 +11,7 @@ from statsmodels.stats.contingency_tables import mcnemar as reference_mcnemar
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
-from focat.evaluation.metrics import formula_of, measure
+from focat.evaluation.metrics import measure
 from focat.evaluation.significance import (
     accuracy_difference_interval,
     accuracy_interval,
@@ -24,6 +24,11 @@ from focat.evaluation.significance import (
     resampled,
     stars,
 )
+
+
+def formula(metric):
+    """From sums over lines to the score."""
+    return measure(metric, "sentence", ["a"], ["a"]).formula
 
 
 def _answers(both: int, only_first: int, only_second: int, neither: int):
@@ -119,7 +124,7 @@ def test_randomisation_equals_sacrebleu(translations, metric):
     _, found = PairedTest(systems, {metric: SCORERS[metric]()}, [references], "ar", n_samples=1500)()
     expected = list(found.values())[-1][1]
     items = [measure(metric, "sentence", side, references).statistics for side in (first, second)]
-    p = approximate_randomisation(*items, formula_of(metric), trials=1500)
+    p = approximate_randomisation(*items, formula(metric), trials=1500)
     ties = _trials_that_tie(metric, *items, trials=1500)  # counted by us, not by sacrebleu
     assert p == pytest.approx(expected.p_value + ties / 1501, abs=1e-12)
     assert (ties > 0) == (metric == "TER")
@@ -149,9 +154,9 @@ def test_bootstrap_equals_sacrebleu(translations, metric):
     _, found = PairedTest(systems, {metric: SCORERS[metric]()}, [references], "bs", n_samples=700)()
     expected = list(found.values())[-1][1]
     items = [measure(metric, "sentence", side, references).statistics for side in (first, second)]
-    p, (low, high) = paired_bootstrap(*items, formula_of(metric), resamples=700)
+    p, (low, high) = paired_bootstrap(*items, formula(metric), resamples=700)
     assert p == pytest.approx(expected.p_value, abs=1e-12)
-    assert resampled(items[1], formula_of(metric), 700).mean() == pytest.approx(expected.mean, abs=1e-4)
+    assert resampled(items[1], formula(metric), 700).mean() == pytest.approx(expected.mean, abs=1e-4)
     assert low < high
 
 
@@ -170,9 +175,9 @@ def test_systems_that_differ_in_one_line_do_not_differ(translations):
     items = measure("BLEU", "sentence", first, references).statistics
     other = items.copy()
     other[3] = measure("BLEU", "sentence", [references[3]], [references[3]]).statistics[0]
-    assert approximate_randomisation(items, other, formula_of("BLEU"), trials=200) == 1
-    assert approximate_randomisation(items, items, formula_of("BLEU"), trials=200) == 1
-    assert paired_bootstrap(items, items, formula_of("BLEU"), resamples=200)[0] == 1
+    assert approximate_randomisation(items, other, formula("BLEU"), trials=200) == 1
+    assert approximate_randomisation(items, items, formula("BLEU"), trials=200) == 1
+    assert paired_bootstrap(items, items, formula("BLEU"), resamples=200)[0] == 1
 
 
 def test_permutation_equals_scipy():

@@ -11,8 +11,8 @@ from focat.errors import FocatError
 from focat.evaluation.suites import (
     ContextFiles,
     ContextFolder,
-    Form,
     Instance,
+    TextNormalization,
     contrapro_instances,
     read_suite,
     voita_instances,
@@ -294,9 +294,9 @@ def test_detokenise(tokenised, raw):
 
 def test_form_changes_every_sentence_and_says_so():
     (instance,) = voita_instances([VOITA | {"src": "A , _eos b _eos c _eos d ."}])
-    changed = Form(detokenise=True, lowercase=True).instance(instance)
+    changed = TextNormalization(detokenise=True, lowercase=True).instance(instance)
     assert (changed.source, changed.target) == (["a,", "b", "c", "d."], ["a", "b", "c"])
     assert changed.candidates == ["d", "e"]
-    assert str(Form(detokenise=True, lowercase=True)) == "detokenise+lowercase"
-    assert Form().instance(instance) is instance
-    assert str(Form()) == "published"
+    assert str(TextNormalization(detokenise=True, lowercase=True)) == "detokenise+lowercase"
+    assert TextNormalization().instance(instance) is instance
+    assert str(TextNormalization()) == "published"

@@ -100,7 +100,7 @@ def lines(markdown: str) -> dict[str, list[str]]:
 def test_columns_of_phenomena() -> None:
     """3 of 4, and 1 of 2; Disc. is 4 of 6, whatever the distances, for no instance is decided by its own sentence."""
     results = [contrast("a", "deixis", "1123", "1101").result, contrast("a", "ellipsis_vp", "??", "10").result]
-    found = {column.name: (column.score, len(column.items)) for column in accuracy_scores(results, RULE)}
+    found = {column.name: (column.value, len(column.statistics)) for column in accuracy_scores(results, RULE)}
     summaries = {"Disc.": (pytest.approx(400 / 6), 6), "Disc_avg": (62.5, 6)}
     assert found == {"Deixis": (75, 4), "Ell. vp": (50, 2), **summaries}
 
@@ -108,7 +108,7 @@ def test_columns_of_phenomena() -> None:
 def test_columns_of_distances() -> None:
     """d=0: 1 of 2, d=1: 2 of 3, d>3: 0 of 1; Disc. 2 of 4, with d=0 3 of 6, all 5 of 8."""
     (record,) = [contrast("a", "pronoun", "0011 1>??".replace(" ", ""), "10110011")]
-    found = {column.name: (column.score, len(column.items)) for column in accuracy_scores([record.result], RULE)}
+    found = {column.name: (column.value, len(column.statistics)) for column in accuracy_scores([record.result], RULE)}
     assert found == {
         "d=0": (50, 2),
         "d=1": (pytest.approx(200 / 3), 3),
@@ -213,7 +213,7 @@ def test_quality_stands_beside_the_papers() -> None:
             evaluate(
                 system,
                 context,
-                {"BLEU": {"score": bleu.score, "signature": bleu.signature}},
+                {"BLEU": {"score": bleu.value, "signature": bleu.signature}},
                 reference={"sha256": "0" * 64, "sentences": 3, "documents": 2},
                 lines={"BLEU": LineStatistics.pack(bleu.statistics, metric="BLEU", level="sentence")},
             )

@@ -11,7 +11,6 @@ from xml.etree import ElementTree
 import pytest
 from safetensors.numpy import load_file
 
-from focat.evaluation.quality import figure_text
 from focat.reporting.examples import Translated
 from focat.reporting.page import Choices, write_report
 from tests.evaluation.commands import focat, refused
@@ -47,9 +46,9 @@ def test_figures_are_those_of_compare(shop, by):
     stars = {(finding["system"], finding["column"]): finding["stars"] for finding in found["findings"]}
     for system, scores in found["systems"].items():
         for column, cell in zip(table.columns, table.rows[system], strict=True):
-            assert cell[:2] == [figure_text(column, scores[column]), stars.get((system, column), "")]
+            assert cell[:2] == [f"{scores[column]:.2f}", stars.get((system, column), "")]
     for finding in found["findings"]:
-        difference = figure_text(finding["column"], finding["difference"], "+")
+        difference = f"{finding['difference']:+.2f}"
         assert f"<td>{finding['column']}</td><td>{difference}</td>" in shop.page.source
 
 

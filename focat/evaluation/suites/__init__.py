@@ -1,8 +1,8 @@
 """Contrastive suites, read as they were published (docs/measuring-suites.md)."""
 
 from focat.evaluation.suites.contrapro import ContextFiles, ContextFolder, contrapro_instances
-from focat.evaluation.suites.instance import Instance, Kind, Suite
-from focat.evaluation.suites.normalization import AS_PUBLISHED, Form
+from focat.evaluation.suites.instance import Instance, Suite
+from focat.evaluation.suites.normalization import AS_PUBLISHED, TextNormalization
 from focat.evaluation.suites.own import own_instances
 from focat.evaluation.suites.reading import context_files, read_suite, read_suites
 from focat.evaluation.suites.voita import voita_instances
@@ -11,10 +11,9 @@ __all__ = [
     "AS_PUBLISHED",
     "ContextFiles",
     "ContextFolder",
-    "Form",
     "Instance",
-    "Kind",
     "Suite",
+    "TextNormalization",
     "context_files",
     "contrapro_instances",
     "own_instances",

@@ -19,7 +19,7 @@ _QUOTES = ('"', "'")
 
 
 @dataclass(frozen=True)
-class Form:
+class TextNormalization:
     """What is done to every sentence before a model sees it."""
 
     detokenise: bool = False
@@ -52,7 +52,7 @@ class Form:
         return replace(suite, instances=[self.instance(instance) for instance in suite.instances])
 
 
-AS_PUBLISHED = Form()
+AS_PUBLISHED = TextNormalization()
 
 
 def detokenise(text: str) -> str:

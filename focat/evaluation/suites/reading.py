@@ -10,8 +10,9 @@ from typing import Any
 
 from focat.corpus.text_files import DECOMPRESSORS, open_bytes
 from focat.errors import FocatError
+from focat.evaluation.results import SuiteFormat
 from focat.evaluation.suites.contrapro import ContextFiles, ContextFolder, contrapro_instances
-from focat.evaluation.suites.instance import Instance, Kind, Suite
+from focat.evaluation.suites.instance import Instance, Suite
 from focat.evaluation.suites.own import own_instances
 from focat.evaluation.suites.voita import phenomenon_of, voita_instances
 from focat.files import digest_of
@@ -86,7 +87,7 @@ def suite_name(path: Path) -> str:
     return name
 
 
-def _kind(entry: Any, where: str) -> Kind:
+def _kind(entry: Any, where: str) -> SuiteFormat:
     fields = entry.keys() if isinstance(entry, dict) else ()
     if "dst" in fields:
         return "voita"

@@ -1,4 +1,4 @@
-"""What is analysed: the systems of some runs, one after the other, and the documents all of them are shown."""
+"""What is analysed: trained systems, and the documents that all of them read."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import torch
+from pydantic import JsonValue
 
 from focat.choices import TestSplit
 from focat.config import Settings
@@ -32,23 +31,23 @@ from focat.run import Run
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """Which documents: a split of the store each run was trained on, or two files; of either, perhaps only some."""
+class CorpusSelection:
+    """Which documents: a split of the store that each run was trained on, or two files."""
 
     split: TestSplit = "test"
     source: Path | None = None
     target: Path | None = None
     documents: Path | None = None
-    """With files: the document of each line; else a blank line ends one."""
+    """With files: the document of each line; if not given, a blank line ends a document."""
     limit: int | None = None
-    """Whole documents from the first on, until there are so many sentences."""
+    """At most so many sentences, of whole documents from the first on."""
 
     def __post_init__(self) -> None:
         if (self.source is None) != (self.target is None):
-            given, missing = ("--source", "--target") if self.target is None else ("--target", "--source")
+            given, missing = ("source", "target") if self.target is None else ("target", "source")
             raise FocatError(f"analyse: {given} is given without {missing}; attention and loss need both sides")
         if self.documents is not None and self.source is None:
-            raise FocatError("analyse: --documents goes with --source and --target")
+            raise FocatError("analyse: documents goes with source and target")
 
     @property
     def corpus(self) -> TextCorpus | IdsCorpus | None:
@@ -59,18 +58,13 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class System:
-    """One trained system, ready to be looked into."""
+class AnalysedSystem:
+    """A trained system under a name."""
 
     name: str
-    run: Run
-    settings: Settings
     model: Transformer
-
-    @cached_property
-    def tokenizer(self) -> Tokenizer:
-        """The run's own."""
-        return self.run.tokenizer
+    settings: Settings
+    tokenizer: Tokenizer
 
     @property
     def windows(self) -> WindowSettings:
@@ -82,21 +76,9 @@ class System:
         """Where the model is."""
         return self.model.output_weight.device
 
-    def described(self) -> dict[str, Any]:
-        """What it is, for the record."""
-        weights = self.run.weights_folder()
-        return {
-            "run": str(self.run.path),
-            "weights": weights.name,
-            "weights_sha256": sha256(weights / "weights.safetensors"),
-            "windows": self.settings.windows.model_dump(),
-            **self.settings.objective.model_dump(include={"discount"}),
-            "shift": self.model.shift,
-        }
-
 
 def open_runs(paths: Sequence[Path]) -> dict[str, Run]:
-    """Runs by name: that of the folder, or the whole path where two folders have the same."""
+    """Open runs by name: that of the folder, or the whole path where two folders have the same."""
     names = [path.resolve().name for path in paths]
     count = Counter(names)
     runs: dict[str, Run] = {}
@@ -108,56 +90,55 @@ def open_runs(paths: Sequence[Path]) -> dict[str, Run]:
     return runs
 
 
-def load_system(name: str, run: Run, device: torch.device) -> System:
-    """A system on a device."""
-    return System(name, run, run.settings, run.load_model(device=device))
-
-
 @contextmanager
-def opened_split(system: System, chosen: Chosen) -> Iterator[Split]:
-    """The documents as this system's tokens. Text is encoded into a folder for the time being, not into memory."""
-    if chosen.corpus is None:
-        yield _limited(_store_of(system.run, chosen.split).split(chosen.split), chosen.limit)
+def opened_split(run: Run, tokenizer: Tokenizer, selection: CorpusSelection) -> Iterator[Split]:
+    """Open the documents as tokens of a run. Text files are encoded into a temporary folder, not into memory."""
+    if selection.corpus is None:
+        yield _limited(_store_of(run, selection.split).split(selection.split), selection.limit)
         return
     with TemporaryDirectory(prefix="focat-analyse-") as folder:
-        with writing_split(Path(folder), system.tokenizer) as writer:
-            for document in read_documents(chosen.corpus):
+        with writing_split(Path(folder), tokenizer) as writer:
+            for document in read_documents(selection.corpus):
                 writer.write([document])
             writer.finish()
-        yield _limited(open_split(Path(folder)), chosen.limit)
+        yield _limited(open_split(Path(folder)), selection.limit)
 
 
-def texts_of(system: System, chosen: Chosen, count: int, progress: Progress) -> list[Document]:
-    """The first documents as text, as they were before any normalisation."""
-    if chosen.corpus is None:
-        return documents_of(system.run, chosen.split, progress)[:count]
-    return list(islice(read_documents(chosen.corpus), count))
+def texts_of(run: Run, selection: CorpusSelection, count: int, progress: Progress) -> list[Document]:
+    """Return the first documents as text, before any normalization."""
+    if selection.corpus is None:
+        return documents_of(run, selection.split, progress)[:count]
+    return list(islice(read_documents(selection.corpus), count))
 
 
-def corpus_identity(runs: dict[str, Run], chosen: Chosen) -> dict[str, Any]:
-    """What was analysed, for the record; runs whose splits were made from different documents cannot be compared."""
-    if chosen.corpus is not None:
-        files = {"source": chosen.source, "target": chosen.target, "document_ids": chosen.documents}
+def corpus_identity(runs: dict[str, Run], selection: CorpusSelection) -> dict[str, JsonValue]:
+    """Return which documents are analysed: what `CorpusResult` says of them, but for their numbers.
+
+    Raises:
+        FocatError: a file is missing, or the splits of two runs were made from different documents.
+    """
+    if selection.corpus is not None:
+        files = {"source": selection.source, "target": selection.target, "document_ids": selection.documents}
         given = {side: path for side, path in files.items() if path is not None}
         for path in given.values():
             if not path.is_file():
                 raise FocatError(f"{path}: no such file")
-        return {
-            **{side: {"name": path.name, "sha256": sha256(path)} for side, path in given.items()},
-            "limit": chosen.limit,
+        described: dict[str, JsonValue] = {
+            side: {"name": path.name, "sha256": sha256(path)} for side, path in given.items()
         }
-    found = {name: _inputs(run, chosen.split) for name, run in runs.items()}
+        return described | {"limit": selection.limit}
+    found = {name: _inputs(run, selection.split) for name, run in runs.items()}
     first, *_ = found
     for name, inputs in found.items():
         if inputs != found[first]:
             raise FocatError(
-                f"{runs[name].path}: its {chosen.split} split holds other documents than that of {runs[first].path}; "
-                "give the same --source and --target to both"
+                f"{runs[name].path}: its {selection.split} split holds other documents than that of "
+                f"{runs[first].path}; give the same source and target files to both"
             )
-    return {"split": chosen.split, "sha256": digest_of(found[first]), "limit": chosen.limit}
+    return {"split": selection.split, "sha256": digest_of(found[first]), "limit": selection.limit}
 
 
-def _inputs(run: Run, split: str) -> Any:
+def _inputs(run: Run, split: str) -> list[JsonValue]:
     described = _store_of(run, split).manifest["splits"][split]
     return [described["documents"], described["pairs"], described.get("inputs")]
 
@@ -166,13 +147,13 @@ def _store_of(run: Run, split: str) -> Store:
     path = run.settings.data.store
     if not (path / "manifest.json").exists():
         raise FocatError(
-            f"{run.path}: the token store it was trained on, {path}, is not there; give --source and --target instead"
+            f"{run.path}: the token store it was trained on, {path}, is not there; give source and target files instead"
         )
     store = Store(path)
     if split not in store.splits:
         raise FocatError(
-            f"{path}: has no {split} split (it has {', '.join(store.splits)}); choose another --split, "
-            "or give --source and --target"
+            f"{path}: has no {split} split (it has {', '.join(store.splits)}); choose another split, "
+            "or give source and target files"
         )
     return store
 

@@ -1,0 +1,1 @@
+"""Results of commands as tables in a terminal, or as plain columns in a pipe."""

@@ -14,10 +14,11 @@ from focat.config.loading import settings_schema
 Node = dict[str, Any]
 
 _INTRODUCTION = """\
-# Every setting
+# Settings
 
-Made from the schema by `focat config --reference`. A settings file is YAML; `windows.before` below is `before:` under
-`windows:` there, or `windows.before=3` on the command line. `focat config FILE` shows what a file amounts to.
+On this page you can look up every setting: its kind, its default and its meaning. `focat config --reference` generates
+it from the schema. A settings file is YAML: `windows.before` below is `before:` under `windows:` in the file, or
+`windows.before=3` on the command line. `focat config FILE` prints the settings that a file results in.
 """
 
 

@@ -20,7 +20,7 @@ from focat.config.data import IdsCorpus, TextCorpus
 from focat.config.schema import WindowSettings
 from focat.corpus.document import Document
 from focat.corpus.readers import read_documents
-from focat.corpus.store import Sentences, Split, Store, open_split, writing_split
+from focat.corpus.store import Sentences, Split, Store, open_split, open_split_writer
 from focat.corpus.tokenizer import Tokenizer
 from focat.errors import FocatError
 from focat.evaluation.test_sets import corpus_of_files, documents_of
@@ -97,7 +97,7 @@ def opened_split(run: Run, tokenizer: Tokenizer, selection: CorpusSelection) -> 
         yield _limited(_store_of(run, selection.split).split(selection.split), selection.limit)
         return
     with TemporaryDirectory(prefix="focat-analyse-") as folder:
-        with writing_split(Path(folder), tokenizer) as writer:
+        with open_split_writer(Path(folder), tokenizer) as writer:
             for document in read_documents(selection.corpus):
                 writer.write([document])
             writer.finish()

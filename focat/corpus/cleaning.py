@@ -1,5 +1,6 @@
-"""Removal of sentence pairs that would teach a model nothing good. Whole pairs go, so the two sides of a
-document stay aligned, and every removal is counted by its reason: kept + removed = read.
+"""Removal of faulty sentence pairs from training corpora.
+
+Whole pairs are removed, so the two sides of a document stay aligned; removals are counted by reason.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from focat.corpus.document import Document
 from focat.corpus.text_files import is_blank
 
 REASONS = ("empty", "identical", "too long", "ratio")
-"""Why a pair may go. A pair with several faults counts under the first of them."""
+"""Why a pair may be removed; a pair with several faults is counted under the first of them."""
 
 RATIO_ALLOWANCE = 10
 """Characters added to both sides before their lengths are compared: `Yes.` may well become `Ja, natürlich.`"""
@@ -33,7 +34,7 @@ class Cleaner:
         return self.read - sum(self.removed.values())
 
     def clean_all(self, documents: Iterable[Document]) -> Iterator[Document]:
-        """The cleaned documents; those that lose every pair are left out."""
+        """Yield the cleaned documents; those that lose every pair are left out."""
         for document in documents:
             cleaned = self.clean(document)
             if cleaned is not None:

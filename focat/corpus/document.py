@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+SENTENCE_BREAK = " _eos "
+"""Stands between the sentences of a line in the files of Voita et al. (2019)."""
+
 
 @dataclass(frozen=True)
 class Document:

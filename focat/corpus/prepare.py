@@ -1,4 +1,4 @@
-"""`focat prepare`: corpora to a token store, in stages that each appear whole or not at all.
+"""`focat prepare`: from corpora to a token store, in stages that are each written atomically.
 
 tokenizer/ → train/ → dev/ → test/ → manifest.json. Every stage carries a key, the digest of all it was made from; the
 next call keeps the stages whose key still holds and makes the rest, so an interrupted call loses one stage at most.
@@ -17,7 +17,7 @@ from focat.config.data import AnyCorpus, CleaningSettings, Corpus, DataSettings
 from focat.corpus.cleaning import Cleaner
 from focat.corpus.document import Document
 from focat.corpus.readers import read_documents
-from focat.corpus.store import STORE_VERSION, writing_split
+from focat.corpus.store import STORE_VERSION, open_split_writer
 from focat.corpus.tokenizer import Tokenizer, train_tokenizer
 from focat.errors import FocatError
 from focat.files import PARTIAL_SUFFIX, atomic_folder, digest_of, disk_errors, locked_folder, sha256, write_json
@@ -29,7 +29,16 @@ _CHUNK = 50_000  # pairs encoded at a time: enough for all cores, little enough 
 
 
 def prepare(settings: DataSettings, progress: Progress, overwrite: bool = False) -> dict[str, Any]:
-    """Make the store of these settings, or finish it, or find that it is there; returns its manifest."""
+    """Make the token store of these settings, or complete it; do nothing if it is up to date.
+
+    Args:
+        settings: which corpora to read, how to clean and tokenize them, and where the store is.
+        progress: for progress bars.
+        overwrite: replace a store that was made from other corpora or settings.
+
+    Returns:
+        The store's manifest.
+    """
     if not settings.train:
         raise FocatError("data.train: names no corpus; give at least one to train on")
     inputs = {name: _inputs(getattr(settings, name)) for name in SPLITS if getattr(settings, name)}
@@ -51,7 +60,8 @@ def prepare(settings: DataSettings, progress: Progress, overwrite: bool = False)
                 return manifest
             if not overwrite:
                 raise FocatError(
-                    f"{store}: was prepared from other corpora or settings; give another data.store, or --overwrite"
+                    f"{store}: was prepared from other corpora or settings; "
+                    "give another data.store, or overwrite this one"
                 )
         _clear(store, keys)
         tokenizer = _tokenizer_stage(settings, keys["tokenizer"], progress)
@@ -70,7 +80,7 @@ def prepare(settings: DataSettings, progress: Progress, overwrite: bool = False)
 
 
 def _clear(store: Path, keys: dict[str, str]) -> None:
-    """Take away what this preparation will not replace: the old manifest, splits no longer wanted, leftovers."""
+    """Delete what is not replaced: the old manifest, splits that are no longer wanted, partial files."""
     with disk_errors(store):
         (store / "manifest.json").unlink(missing_ok=True)
         for old in [*store.glob(f"*{PARTIAL_SUFFIX}"), *(store / name for name in SPLITS if name not in keys)]:
@@ -112,7 +122,7 @@ def _split_stage(
         cleaner = Cleaner(settings.cleaning if name == "train" else CleaningSettings(empty=False))
         with (
             atomic_folder(folder) as unfinished,
-            writing_split(unfinished, tokenizer) as writer,
+            open_split_writer(unfinished, tokenizer) as writer,
             progress.bar(f"encoding {name}", "pairs") as bar,
         ):
             for chunk in _chunks(cleaner.clean_all(_documents(corpora))):
@@ -126,11 +136,11 @@ def _split_stage(
     return split
 
 
-# ------------------------------------------------------------------------------------------------ what a stage is
+# ------------------------------------------------------------------------------------------------ keys of stages
 
 
 def _stage_keys(settings: DataSettings, inputs: dict[str, Inputs]) -> dict[str, str]:
-    """The digest of all that each stage is made from: the bytes of its inputs, and the settings it reads."""
+    """A digest for each stage of all that it is made from: the bytes of its inputs, and its settings."""
     made_by = {
         "version": STORE_VERSION,
         "cleaning": settings.cleaning.model_dump(),
@@ -201,16 +211,16 @@ def _chunks(documents: Iterable[Document]) -> Iterator[list[Document]]:
 
 
 class _EvenSample:
-    """At most `most` sentences, spread evenly over a stream of unknown length: every n-th, with n doubling."""
+    """At most `limit` sentences, spread evenly over a stream of unknown length: every n-th, with n doubling."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, limit: int) -> None:
         self.kept: list[str] = []
-        self._most, self._stride, self._seen = most, 1, 0
+        self._limit, self._stride, self._seen = limit, 1, 0
 
     def extend(self, sentences: list[str]) -> None:
         self.kept.extend(sentences[-self._seen % self._stride :: self._stride])
         self._seen += len(sentences)
-        while len(self.kept) > self._most:
+        while len(self.kept) > self._limit:
             self.kept, self._stride = self.kept[::2], self._stride * 2
 
 

@@ -21,20 +21,21 @@ from focat.config.data import (
     TsvCorpus,
     Wit3Corpus,
 )
-from focat.corpus.document import Document
+from focat.corpus.document import SENTENCE_BREAK, Document
 from focat.corpus.text_files import Lines, is_blank, parallel_lines
 from focat.corpus.wit3 import read_talks
 from focat.errors import FocatError
-
-SENTENCE_BREAK = " _eos "
-"""Stands between the sentences of a fragment."""
 
 NamedPair = tuple[str, str, str]
 """The name of its document, a source sentence, its translation."""
 
 
 def read_documents(corpus: AnyCorpus) -> Iterator[Document]:
-    """The documents of a corpus in order, up to its caps. A corpus without any sentence pair is an error."""
+    """Yield the documents of a corpus in order, up to its `max_pairs` and `max_documents`.
+
+    Raises:
+        FocatError: a file is missing or malformed, or the corpus has no sentence pair.
+    """
     pairs_left = corpus.max_pairs
     count = 0
     for count, document in enumerate(_read(corpus), start=1):

@@ -1,4 +1,4 @@
-"""The token store: a corpus as flat arrays on disk, mapped into memory, never loaded.
+"""The token store: a corpus as flat arrays on disk, memory-mapped.
 
 Every sentence is stored with the separator that closes it, so that a window of consecutive sentences is one slice:
 `x1 <S> x2 <S> … xn <S>`, whose last token becomes `<E>` when the window is cut out. Layout: docs/formats.md.
@@ -23,7 +23,7 @@ from focat.corpus.vocabulary import SEPARATOR
 from focat.errors import FocatError
 from focat.files import write_json
 
-STORE_VERSION = 1  # of the layout: another number, another preparation
+STORE_VERSION = 1  # of the layout
 SIDES = ("source", "target")
 Integers = NDArray[np.integer[Any]]
 
@@ -50,7 +50,7 @@ class Sentences:
 
 @dataclass(frozen=True)
 class Split:
-    """A corpus for one purpose: its sentences on both sides and where its documents begin."""
+    """One split of a corpus: its sentences on both sides and where its documents begin."""
 
     source: Sentences
     target: Sentences
@@ -90,11 +90,11 @@ class Store:
 
     @property
     def splits(self) -> list[str]:
-        """Which of train, dev and test are there."""
+        """The splits it has, of train, dev and test."""
         return list(self.manifest["splits"])
 
     def split(self, name: str) -> Split:
-        """One split, mapped into memory."""
+        """Open one split, memory-mapped."""
         if name not in self.manifest["splits"]:
             raise FocatError(f"{self.path}: has no {name} split (it has {', '.join(self.splits)}); see data.{name}")
         return open_split(self.path / name)
@@ -106,7 +106,11 @@ class Store:
 
 
 def open_split(folder: Path) -> Split:
-    """The arrays of a split; a size that does not fit the split's own description is an error."""
+    """Open the arrays of a split, memory-mapped.
+
+    Raises:
+        FocatError: a file is missing, or its size is not what split.json says.
+    """
     try:
         described = json.loads((folder / "split.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -131,7 +135,7 @@ def open_split(folder: Path) -> Split:
 
 
 class SplitWriter:
-    """Encodes documents and appends them to the files of a split, in memory that does not grow with the corpus."""
+    """Encodes documents and appends them to the files of a split; memory does not grow with the corpus."""
 
     def __init__(self, folder: Path, tokenizer: Tokenizer) -> None:
         self._vocabularies = {"source": tokenizer.source, "target": tokenizer.target}
@@ -160,7 +164,7 @@ class SplitWriter:
         self._documents += len(documents)
 
     def finish(self, **more: Any) -> dict[str, Any]:
-        """Close the files and describe them; a split without this description does not exist."""
+        """Close the files and write split.json, which makes the split complete; return its content."""
         self.close()
         described: dict[str, Any] = {"documents": self._documents, "pairs": self._pairs, "dtype": self.dtype}
         for side in SIDES:
@@ -174,18 +178,18 @@ class SplitWriter:
         return described
 
     def close(self) -> None:
-        """Close the files, written or not: all of them, even when the disk refuses what one still holds."""
+        """Close all files, even if one of them cannot be flushed."""
         with ExitStack() as stack:
             for file in self._files.values():
                 stack.callback(file.close)
 
     def _append(self, name: str, values: Integers) -> None:
-        self._files[name].write(np.ascontiguousarray(values).data)  # unlike tofile, tells why the disk refused
+        self._files[name].write(np.ascontiguousarray(values).data)  # unlike tofile, raises the system's own error
 
 
 @contextmanager
-def writing_split(folder: Path, tokenizer: Tokenizer) -> Iterator[SplitWriter]:
-    """A writer whose files are closed whatever happens."""
+def open_split_writer(folder: Path, tokenizer: Tokenizer) -> Iterator[SplitWriter]:
+    """A `SplitWriter` whose files are closed in the end, also after an error."""
     writer = SplitWriter(folder, tokenizer)
     try:
         yield writer
@@ -201,7 +205,7 @@ def _close_sentences(
 
 
 def counts_line(counted: dict[str, Any]) -> str:
-    """Documents, pairs, and what cleaning removed, in one line."""
+    """Format the counts of a split on one line: documents, pairs, and what cleaning removed."""
     removed = ", ".join(f"{count:,} {reason}" for reason, count in counted["removed"].items() if count)
     return (
         f"{counted['documents']:,} documents, {counted['pairs']:,} of {counted['read']:,} pairs"

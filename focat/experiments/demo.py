@@ -17,7 +17,7 @@ from rich.text import Text
 
 from focat.api import load
 from focat.config.data import GeneratedCorpus
-from focat.corpus.generated.decided import possible_translations
+from focat.corpus.generated.ambiguity import possible_translations
 from focat.errors import FocatError
 from focat.evaluation.comparison import Comparison, compare
 from focat.evaluation.generated_translations import outcome as judge

@@ -150,7 +150,7 @@ def test_a_store_of_other_settings(tmp_path: Path) -> None:
     line = seen_by_the_user(config, "data.normalisation.lowercase=true")
     assert line == (
         f"focat: {tmp_path / 'store'}: was prepared from other corpora or settings;"
-        " give another data.store, or --overwrite"
+        " give another data.store, or overwrite this one"
     )
     assert files_in(tmp_path / "store") == before
 

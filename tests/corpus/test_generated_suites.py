@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from focat.corpus.generated import PHENOMENA, contrapro_suite, generate, voita_suite, write_suites
+from focat.corpus.generated import GENERATED_PHENOMENA, contrapro_suite, generate, voita_suite, write_suites
 from tests.corpus.test_generated_documents import GENDER, address, elided_verb, nouns, pronoun, words
 
 VOITA_FIELDS = {"src": str, "dst": list, "true_ind": int, "ctx_dist": int}
@@ -79,7 +79,7 @@ def vocabulary() -> set[str]:
 # --- the suites of Voita et al. -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("phenomenon", PHENOMENA)
+@pytest.mark.parametrize("phenomenon", GENERATED_PHENOMENA)
 def test_voita_layout(phenomenon: str, vocabulary: set[str]) -> None:
     suite = voita_suite(phenomenon, 60, seed=3)
     assert len(suite) == 60
@@ -269,7 +269,7 @@ def test_suites_are_written_as_published(tmp_path: Path) -> None:
         "contrapro.context.en",
         "contrapro.context.de",
     ]
-    for phenomenon, path in zip(PHENOMENA, paths, strict=False):
+    for phenomenon, path in zip(GENERATED_PHENOMENA, paths, strict=False):
         assert json.loads(path.read_text(encoding="utf-8")) == voita_suite(phenomenon, 30, seed=3)
     entries, source, target = contrapro_suite(30, seed=3)
     assert json.loads(paths[3].read_text(encoding="utf-8")) == entries

@@ -216,7 +216,7 @@ def test_other_settings_are_refused_and_made_when_asked(tmp_path: Path, change: 
     prepare(data, NULL_PROGRESS)
     before = files_in(data.store)
     changed = settings(tmp_path / "data", **CHANGES[change])
-    with pytest.raises(FocatError, match=r"prepared from other corpora or settings; .* or --overwrite"):
+    with pytest.raises(FocatError, match=r"prepared from other corpora or settings; .* or overwrite this one"):
         prepare(changed, NULL_PROGRESS)
     assert files_in(data.store) == before
 

@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from focat.corpus.document import Document
-from focat.corpus.store import STORE_VERSION, SplitWriter, Store, counts_line, open_split, writing_split
+from focat.corpus.store import STORE_VERSION, SplitWriter, Store, counts_line, open_split, open_split_writer
 from focat.corpus.tokenizer import Tokenizer
 from focat.errors import FocatError
 
@@ -41,7 +41,7 @@ def characters(source: int = 100, target: int = 100) -> Tokenizer:
 
 def written(folder: Path, *chunks: list[Document], tokenizer: Tokenizer | None = None) -> dict[str, Any]:
     folder.mkdir(exist_ok=True)
-    with writing_split(folder, tokenizer or characters()) as writer:
+    with open_split_writer(folder, tokenizer or characters()) as writer:
         for chunk in chunks:
             writer.write(chunk)
         return writer.finish()
@@ -105,7 +105,7 @@ def test_a_split_without_sentences_can_be_opened(tmp_path: Path) -> None:
 
 
 def test_a_split_that_is_not_finished_does_not_exist(tmp_path: Path) -> None:
-    with writing_split(tmp_path, characters()) as writer:
+    with open_split_writer(tmp_path, characters()) as writer:
         writer.write(DOCUMENTS)
     with pytest.raises(FocatError, match=r"split\.json: is missing or damaged"):
         open_split(tmp_path)

@@ -18,7 +18,7 @@ import pytest
 from rich.console import Console
 
 from focat.corpus.generated import generate
-from focat.corpus.generated.decided import possible_translations
+from focat.corpus.generated.ambiguity import possible_translations
 from focat.experiments.demo import run_demo
 from focat.progress import Progress
 from tests.evaluation.commands import Done, focat

@@ -8,6 +8,6 @@ and without them every choice is equally likely.
 from focat.corpus.generated.contrapro import contrapro_suite
 from focat.corpus.generated.documents import generate
 from focat.corpus.generated.suites import write_suites
-from focat.corpus.generated.voita import PHENOMENA, voita_suite
+from focat.corpus.generated.voita import GENERATED_PHENOMENA, voita_suite
 
-__all__ = ["PHENOMENA", "contrapro_suite", "generate", "voita_suite", "write_suites"]
+__all__ = ["GENERATED_PHENOMENA", "contrapro_suite", "generate", "voita_suite", "write_suites"]

@@ -11,35 +11,35 @@ import re
 from typing import Any
 
 from focat.corpus.generated.agreement import Gender, GermanNoun, Word
-from focat.corpus.generated.draw import Draw
 from focat.corpus.generated.lexicon import TERMS, THINGS
-from focat.corpus.generated.patterns import MENTIONS, MENTIONS_WITH_PRONOUN, PRONOUNS, Pair
+from focat.corpus.generated.patterns import MENTIONS, MENTIONS_WITH_PRONOUN, PRONOUNS, SentencePair
 from focat.corpus.generated.scene import CONTEXT, Scene
+from focat.corpus.generated.seeded_random import SeededRandom
 
 GENDERS = {Gender.MASCULINE: "Masc", Gender.FEMININE: "Fem", Gender.NEUTER: "Neut"}
 CASES = {"der": "Nom", "den": "Akk", "dem": "Dat"}
 
-Entry = dict[str, Any]
+ContraProEntry = dict[str, Any]  # with the field names of the published file
 
 
 def contrapro_suite(
     instances: int, seed: int, context_lines: int = CONTEXT
-) -> tuple[list[Entry], list[str], list[str]]:
-    """At least `instances` entries, rounded up to whole threes, and the context lines of either language.
+) -> tuple[list[ContraProEntry], list[str], list[str]]:
+    """Make at least `instances` entries, rounded up to whole threes, and the context lines of either language.
 
     Each candidate has `context_lines` lines, oldest first, blank where its document starts; the candidates of an
-    entry follow each other, the reference first. Antecedent distances 0 to 3 take turns.
+    entry follow each other, the reference first. Antecedent distances 0 to 3 alternate.
     """
-    entries: list[Entry] = []
+    entries: list[ContraProEntry] = []
     source_lines: list[str] = []
     target_lines: list[str] = []
     while len(entries) < instances:
         three = len(entries) // len(Gender)
         for gender in Gender:
-            draw = Draw("contrapro", seed, three)
+            draw = SeededRandom("contrapro", seed, three)
             context, entry = _instance(draw, gender, distance=three % (CONTEXT + 1))
             entries.append({"document id": f"generated-{seed}-{len(entries)}.de", **entry})
-            shown = [Pair("", "")] * (context_lines - len(context)) + context
+            shown = [SentencePair("", "")] * (context_lines - len(context)) + context
             shown = shown[len(shown) - context_lines :]
             for _ in range(1 + len(entry["errors"])):
                 source_lines += [pair.source for pair in shown]
@@ -47,7 +47,7 @@ def contrapro_suite(
     return entries, source_lines, target_lines
 
 
-def _instance(draw: Draw, gender: Gender, distance: int) -> tuple[list[Pair], Entry]:
+def _instance(draw: SeededRandom, gender: Gender, distance: int) -> tuple[list[SentencePair], ContraProEntry]:
     """The sentences before that of the pronoun, and the entry about it."""
     scene = Scene(draw)
     antecedent = draw.one_of(draw.one_of(draw.one_of((THINGS, TERMS))[gender]).words())
@@ -88,7 +88,7 @@ def _instance(draw: Draw, gender: Gender, distance: int) -> tuple[list[Pair], En
     }
 
 
-def _source_antecedent(mention: Pair, noun: str) -> Entry:
+def _source_antecedent(mention: SentencePair, noun: str) -> ContraProEntry:
     phrase, position = _noun_phrase(mention.source, noun)
     return {
         "src ante head": noun,
@@ -101,7 +101,7 @@ def _source_antecedent(mention: Pair, noun: str) -> Entry:
     }
 
 
-def _target_antecedent(mention: Pair, noun: str) -> Entry:
+def _target_antecedent(mention: SentencePair, noun: str) -> ContraProEntry:
     phrase, position = _noun_phrase(mention.target, noun)
     return {
         "ref ante head": noun,

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 
 from focat.corpus.document import Document
 from focat.corpus.generated.agreement import Gender, Word
-from focat.corpus.generated.draw import Draw
 from focat.corpus.generated.lexicon import TERMS, THINGS
 from focat.corpus.generated.patterns import (
     CALLS,
@@ -25,10 +24,11 @@ from focat.corpus.generated.patterns import (
     YOU,
     YOU_AND_MENTION,
     YOU_AND_PRONOUN,
-    Pair,
     Pattern,
+    SentencePair,
 )
 from focat.corpus.generated.scene import CONTEXT, Scene
+from focat.corpus.generated.seeded_random import SeededRandom
 
 SHORTEST, LONGEST = 6, 12
 """Sentences of a document."""
@@ -37,9 +37,9 @@ Move = Callable[[], None]
 
 
 def generate(documents: int, seed: int) -> Iterator[Document]:
-    """The first `documents` documents of the corpus of this seed; a larger corpus starts with the smaller one."""
+    """Yield the first `documents` documents of the corpus of this seed; a larger corpus starts with the smaller one."""
     for index in range(documents):
-        pairs = Author(Draw("document", seed, index)).write()
+        pairs = Author(SeededRandom("document", seed, index)).write()
         yield Document(
             name=f"generated-{seed}-{index}",
             source=[pair.source for pair in pairs],
@@ -48,13 +48,13 @@ def generate(documents: int, seed: int) -> Iterator[Document]:
 
 
 class Author:
-    """Writes one document, sentence by sentence. Each move below writes one sentence."""
+    """Writes one document, sentence by sentence; each of its moves (`greet`, `mention`, …) writes one sentence."""
 
-    def __init__(self, draw: Draw) -> None:
+    def __init__(self, draw: SeededRandom) -> None:
         self.draw = draw
         self.scene = Scene(draw)
         self.length = draw.between(SHORTEST, LONGEST)
-        self.pairs: list[Pair] = []
+        self.pairs: list[SentencePair] = []
         self.agenda: dict[int, Move] = {}
         """Sentence index → the move that an earlier sentence has promised for it."""
         self.spoken: list[Pattern] = []
@@ -64,7 +64,8 @@ class Author:
         self.denied: int | None = None
         self.denial: dict[str, Word] = {}
 
-    def write(self) -> list[Pair]:
+    def write(self) -> list[SentencePair]:
+        """Write all sentences of the document."""
         if self.draw.chance(0.7):
             self.greet()
         while len(self.pairs) < self.length:

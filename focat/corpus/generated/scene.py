@@ -1,11 +1,11 @@
-"""A scene: what a document, or one instance of a suite, decides once. Who speaks to whom, about whom and what."""
+"""A scene: what is fixed for a document or for one instance of a suite: who speaks to whom, about whom and what."""
 
 from __future__ import annotations
 
 from focat.corpus.generated.agreement import DU, SIE, Address, Person, Word, subject
-from focat.corpus.generated.draw import Draw
 from focat.corpus.generated.lexicon import FIRST_NAMES, ROLES, SPEAKERS, STRANGERS
-from focat.corpus.generated.patterns import FILLERS, Pair, Pattern
+from focat.corpus.generated.patterns import FILLERS, Pattern, SentencePair
+from focat.corpus.generated.seeded_random import SeededRandom
 
 CONTEXT = 3
 """Context sentences within which everything is decidable; a window of the paper holds these and the current one."""
@@ -17,7 +17,7 @@ class Scene:
     Two scenes with the same draws differ in nothing but what their caller fixes: so suites get their twins.
     """
 
-    def __init__(self, draw: Draw, address: Address | None = None) -> None:
+    def __init__(self, draw: SeededRandom, address: Address | None = None) -> None:
         friend, *cast = draw.some_of(FIRST_NAMES, 4)
         stranger = draw.one_of(STRANGERS)
         drawn = draw.one_of((DU, SIE))
@@ -32,8 +32,8 @@ class Scene:
             "listener": stranger if address == SIE else Word(friend, friend),
         }
         """Roles filled by the same word in every sentence."""
-        self.said: list[Word] = []
-        """Words drawn so far; people aside, they are not said again as long as there are others."""
+        self.used: list[Word] = []
+        """Words used so far; people aside, they are not used again as long as there are others."""
 
     def speak_of(self, thing: Word) -> None:
         """From now on `the {thing}` and `it` are this thing, and somebody owns it."""
@@ -49,14 +49,15 @@ class Scene:
                     taken.update(SPEAKERS)  # `I` and `we` are not two different people
                 words = [word for word in self.open[role] if word not in taken]
                 if role in ROLES:
-                    words = [word for word in words if word not in self.said] or words
+                    words = [word for word in words if word not in self.used] or words
                 roles[role] = self.draw.one_of(words)
-                self.said.append(roles[role])
+                self.used.append(roles[role])
         return roles
 
-    def say(self, pattern: Pattern) -> Pair:
+    def say(self, pattern: Pattern) -> SentencePair:
+        """Fill the roles of a pattern, and return the sentence."""
         return pattern.say(self.fill(pattern))
 
-    def fillers(self, count: int) -> list[Pair]:
+    def fillers(self, count: int) -> list[SentencePair]:
         """Sentences that neither need context nor decide anything for others."""
         return [self.say(self.draw.one_of(FILLERS)) for _ in range(count)]

@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 from focat.corpus.generated.contrapro import contrapro_suite
-from focat.corpus.generated.voita import PHENOMENA, voita_suite
+from focat.corpus.generated.voita import GENERATED_PHENOMENA, voita_suite
 
 
 def write_suites(folder: Path, instances: int, seed: int) -> list[Path]:
     """Write every suite, of at least `instances` instances each, and return the files."""
     entries, source_lines, target_lines = contrapro_suite(instances, seed)
-    suites = {phenomenon: voita_suite(phenomenon, instances, seed) for phenomenon in PHENOMENA}
+    suites = {phenomenon: voita_suite(phenomenon, instances, seed) for phenomenon in GENERATED_PHENOMENA}
     texts = {f"{phenomenon}.json": _json(suite) for phenomenon, suite in suites.items()}
     texts["contrapro.json"] = _json(entries)
     texts["contrapro.context.en"] = _lines(source_lines)

@@ -10,18 +10,18 @@ from __future__ import annotations
 from itertools import count
 from typing import TypedDict
 
+from focat.corpus.document import SENTENCE_BREAK
 from focat.corpus.generated.agreement import DU, SIE, Gender, Word
-from focat.corpus.generated.draw import Draw
 from focat.corpus.generated.lexicon import ROLES, TERMS
-from focat.corpus.generated.patterns import CALLS, DENIALS, ELLIPSES, MENTIONS, YOU, Pair
+from focat.corpus.generated.patterns import CALLS, DENIALS, ELLIPSES, MENTIONS, YOU, SentencePair
 from focat.corpus.generated.scene import CONTEXT, Scene
+from focat.corpus.generated.seeded_random import SeededRandom
 
-SEPARATOR = " _eos "
 VERBS = 5
 """Candidates of an ellipsis."""
 
 
-class Instance(TypedDict):
+class VoitaInstance(TypedDict):
     """One instance; of `dst`, the candidate at `true_ind` fits what was said `ctx_dist` sentences before."""
 
     dst: list[str]
@@ -30,11 +30,11 @@ class Instance(TypedDict):
     ctx_dist: int
 
 
-def voita_suite(phenomenon: str, instances: int, seed: int) -> list[Instance]:
-    """At least `instances` instances of `deixis`, `lex_cohesion` or `ellipsis_vp`, rounded up to whole groups."""
+def voita_suite(phenomenon: str, instances: int, seed: int) -> list[VoitaInstance]:
+    """Make at least `instances` instances of `deixis`, `lex_cohesion` or `ellipsis_vp`, rounded up to whole groups."""
     if phenomenon not in _TWINS:
-        raise ValueError(f"no phenomenon {phenomenon!r}; choose one of {', '.join(PHENOMENA)}")
-    suite: list[Instance] = []
+        raise ValueError(f"no phenomenon {phenomenon!r}; choose one of {', '.join(GENERATED_PHENOMENA)}")
+    suite: list[VoitaInstance] = []
     for group in count():
         if len(suite) >= instances:
             break
@@ -42,14 +42,14 @@ def voita_suite(phenomenon: str, instances: int, seed: int) -> list[Instance]:
     return suite
 
 
-Key = tuple[str, int, int]
+_GroupKey = tuple[str, int, int]  # phenomenon, seed, number of the group
 
 
-def _deixis(key: Key, distance: int) -> list[Instance]:
+def _deixis(key: _GroupKey, distance: int) -> list[VoitaInstance]:
     """A listener called by name, or addressed as *du* or *Sie*, is addressed again."""
     twins = []
     for truth, address in enumerate((DU, SIE)):
-        scene = Scene(Draw(*key), address)
+        scene = Scene(SeededRandom(*key), address)
         first, again = scene.draw.some_of(YOU, 2)
         if scene.draw.chance(0.5):
             first = scene.draw.one_of(CALLS)
@@ -61,11 +61,11 @@ def _deixis(key: Key, distance: int) -> list[Instance]:
     return twins
 
 
-def _lex_cohesion(key: Key, distance: int) -> list[Instance]:
+def _lex_cohesion(key: _GroupKey, distance: int) -> list[VoitaInstance]:
     """A term that was translated one way is named again."""
     twins = []
     for truth in range(2):
-        scene = Scene(Draw(*key))
+        scene = Scene(SeededRandom(*key))
         translations = scene.draw.one_of(TERMS[scene.draw.one_of(tuple(Gender))]).words()
         scene.speak_of(translations[truth])
         first, again = scene.draw.some_of(MENTIONS, 2)
@@ -77,11 +77,11 @@ def _lex_cohesion(key: Key, distance: int) -> list[Instance]:
     return twins
 
 
-def _ellipsis_vp(key: Key, distance: int) -> list[Instance]:
+def _ellipsis_vp(key: _GroupKey, distance: int) -> list[VoitaInstance]:
     """What somebody does not do, somebody else does."""
     twins = []
     for truth in range(VERBS):
-        scene = Scene(Draw(*key))
+        scene = Scene(SeededRandom(*key))
         verbs = scene.draw.some_of(ROLES["verb"], VERBS)
         denial, ellipsis = scene.draw.one_of(DENIALS), scene.draw.one_of(ELLIPSES)
         denied = scene.fill(denial, verb=verbs[truth])
@@ -94,15 +94,15 @@ def _ellipsis_vp(key: Key, distance: int) -> list[Instance]:
 
 
 _TWINS = {"deixis": _deixis, "lex_cohesion": _lex_cohesion, "ellipsis_vp": _ellipsis_vp}
-PHENOMENA = tuple(_TWINS)
+GENERATED_PHENOMENA = tuple(_TWINS)
 
 
-def _instance(context: list[Pair], candidates: list[Pair], truth: int, distance: int) -> Instance:
+def _instance(context: list[SentencePair], candidates: list[SentencePair], truth: int, distance: int) -> VoitaInstance:
     source = [pair.source for pair in context]
     target = [pair.target for pair in context]
     return {
-        "dst": [SEPARATOR.join([*target, candidate.target]) for candidate in candidates],
+        "dst": [SENTENCE_BREAK.join([*target, candidate.target]) for candidate in candidates],
         "true_ind": truth,
-        "src": SEPARATOR.join([*source, candidates[truth].source]),
+        "src": SENTENCE_BREAK.join([*source, candidates[truth].source]),
         "ctx_dist": distance,
     }

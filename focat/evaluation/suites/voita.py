@@ -6,10 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from focat.corpus.document import SENTENCE_BREAK
 from focat.evaluation.suites.fields import Fields
 from focat.evaluation.suites.instance import Instance
-
-SEPARATOR = " _eos "
 
 
 def voita_instances(entries: Sequence[Any], phenomenon: str = "", where: str = "suite") -> list[Instance]:
@@ -23,8 +22,8 @@ def phenomenon_of(name: str) -> str:
 
 
 def _instance(entry: Fields, phenomenon: str, number: int) -> Instance:
-    source = entry.text("src").split(SEPARATOR)
-    candidates = [text.split(SEPARATOR) for text in entry.texts("dst", least=2)]
+    source = entry.text("src").split(SENTENCE_BREAK)
+    candidates = [text.split(SENTENCE_BREAK) for text in entry.texts("dst", least=2)]
     context = candidates[0][:-1]
     for i, candidate in enumerate(candidates):
         if len(candidate) != len(source):

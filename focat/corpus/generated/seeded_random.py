@@ -1,4 +1,4 @@
-"""Seeded draws that come out the same on every machine and under every version of Python.
+"""Seeded random choices that are the same on every machine and under every version of Python.
 
 Everything rests on `random.Random(key).random()`, the one sequence whose stability Python promises.
 """
@@ -9,26 +9,28 @@ import random
 from collections.abc import Sequence
 from typing import TypeVar
 
-T = TypeVar("T")
+Item = TypeVar("Item")
 
 
-class Draw:
-    """A sequence of draws that depends on nothing but its key."""
+class SeededRandom:
+    """A sequence of random choices that depends on nothing but its key."""
 
     def __init__(self, *key: int | str) -> None:
         self._random = random.Random("/".join(map(str, key)))
 
     def chance(self, probability: float) -> bool:
+        """True with this probability."""
         return self._random.random() < probability
 
     def between(self, low: int, high: int) -> int:
         """A whole number from `low` to `high`, both included."""
         return low + int(self._random.random() * (high - low + 1))
 
-    def one_of(self, items: Sequence[T]) -> T:
+    def one_of(self, items: Sequence[Item]) -> Item:
+        """One of the items, all equally likely."""
         return items[int(self._random.random() * len(items))]
 
-    def some_of(self, items: Sequence[T], count: int) -> list[T]:
+    def some_of(self, items: Sequence[Item], count: int) -> list[Item]:
         """`count` different items, in random order."""
         rest = list(items)
         return [rest.pop(int(self._random.random() * len(rest))) for _ in range(count)]

@@ -41,7 +41,7 @@ class CudaGraphRunner:
         """
         for _ in range(times):
             if graphs.get(key, False) is None and self.capture is not None:
-                graphs[key] = self._captured(work) or False
+                graphs[key] = self._try_capture(self.capture, work) or False
             replay = graphs.setdefault(key, None)
             if replay:
                 replay()
@@ -49,31 +49,24 @@ class CudaGraphRunner:
             else:
                 work()
 
-    def _captured(self, work: Work) -> Work | None:
-        """Capture the work; None if that fails, also after memory was freed. The first failure is a warning."""
-        replay, failure = self._try_capture(work)
-        if isinstance(failure, torch.OutOfMemoryError):
+    def _try_capture(self, capture: Callable[[Work], Work], work: Work, retry: bool = True) -> Work | None:
+        """Capture the work; None if that fails, which is reported once."""
+        try:
+            replay = capture(work)
+            self.captured += 1
+            return replay
+        except RuntimeError as error:  # out of memory is one, too
+            failure, retry = str(error), retry and isinstance(error, torch.OutOfMemoryError)
+        torch.cuda.empty_cache()  # after the handler: until then, the traceback holds the tensors of the failed capture
+        if retry:
             for free in self._free_memory:
                 free()
-            replay, failure = self._try_capture(work)
-        if failure is not None and not self._warned:
+            return self._try_capture(capture, work, retry=False)
+        if not self._warned:
             self._warned = True
-            warnings.warn(
-                f"a CUDA graph could not be captured ({failure}): decoding goes on without it, but slower",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-        self.captured += replay is not None
-        return replay
-
-    def _try_capture(self, work: Work) -> tuple[Work | None, RuntimeError | None]:
-        assert self.capture is not None
-        try:
-            return self.capture(work), None
-        except RuntimeError as error:  # out of memory is one, too
-            failure = error.with_traceback(None)  # its frames hold the tensors of the failed capture
-        torch.cuda.empty_cache()
-        return None, failure
+            problem = f"a CUDA graph could not be captured ({failure}): decoding goes on without it, but slower"
+            warnings.warn(problem, RuntimeWarning, stacklevel=2)
+        return None
 
 
 class GraphCapture:

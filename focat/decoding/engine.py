@@ -33,7 +33,10 @@ _BATCH_SHARE = 1 / 8  # of a GPU's memory
 
 
 class Engine:
-    """Decodes windows with one model, or an ensemble of several; the n best hypotheses of each, the best first."""
+    """Decodes windows with one model, or an ensemble of several; the n best hypotheses of each, the best first.
+
+    It is for one thread at a time.
+    """
 
     def __init__(
         self,
@@ -42,14 +45,16 @@ class Engine:
         static: bool | None = None,
         stride: int = _STRIDE,
     ) -> None:
-        """`static`: decode in static buffers with captured CUDA graphs, as is done on a GPU unless given.
+        """Prepare the models.
 
-        `stride` is the number of steps between two checks of which windows are finished.
+        Args:
+            static: decode in static buffers with captured CUDA graphs; by default, on a GPU.
+            stride: steps between two checks of which windows are finished.
         """
         self._runner = ModelRunner(models, settings)
         self.models = self._runner.models
         device = self._runner.device
-        self._tokens = settings.batch_tokens or default_batch_tokens(device, models, settings.max_length_ratio)
+        self._tokens = settings.batch_tokens or default_batch_tokens(_memory(device), models, settings.max_length_ratio)
         self.batch_tokens = self._tokens // settings.hypotheses
         """Source tokens of a batch, padding included."""
         self.static = device.type == "cuda" if static is None else static
@@ -155,15 +160,17 @@ class SortedBatching:
         return found
 
 
-def default_batch_tokens(device: torch.device, models: Sequence[Transformer], max_length_ratio: float) -> int:
-    """Tokens of a batch, times hypotheses: always the same for a device, so that a job resumes with equal batches."""
-    if device.type != "cuda":
+def _memory(device: torch.device) -> int | None:
+    return torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None
+
+
+def default_batch_tokens(memory: int | None, models: Sequence[Transformer], max_length_ratio: float) -> int:
+    """Tokens of a batch, times hypotheses; always the same for a device, so that a job resumes with equal batches.
+
+    On a GPU, keys and values of a batch take at most an eighth of its memory, in bytes; None is a CPU.
+    """
+    if memory is None:
         return _BATCH_TOKENS
-    return batch_tokens_for_memory(torch.cuda.get_device_properties(device).total_memory, models, max_length_ratio)
-
-
-def batch_tokens_for_memory(memory: int, models: Sequence[Transformer], max_length_ratio: float) -> int:
-    """Tokens of a batch, times hypotheses, whose keys and values take at most an eighth of this memory, in bytes."""
     bytes_per_token = sum(
         2 * model.settings.decoder_layers * model.settings.d_model * model.output_weight.element_size()
         for model in models

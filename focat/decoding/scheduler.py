@@ -129,7 +129,7 @@ class SlotTable:
         return cls(np.zeros(count, np.int64), np.zeros(count, np.int64))
 
     def record(self, slots: NDArray[np.int64], requests: Sequence[ScheduledRequest], step: int, columns: int) -> None:
-        """Note who occupies these slots, after prefill and first token, with `columns` columns of the cache in use."""
+        """Assign slots to requests after prefill and first token, with `columns` columns of the cache in use."""
         self.deadline[slots] = step + np.array([scheduled.max_length for scheduled in requests]) - 1
         self.first_column[slots] = columns - 1 - np.array([len(scheduled.request.prefix) for scheduled in requests])
 

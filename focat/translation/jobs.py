@@ -10,8 +10,7 @@ from __future__ import annotations
 import gzip
 import lzma
 import sys
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +26,6 @@ from focat.translation.formats import FileSegment, InputLines, OutputOptions, fo
 from focat.translation.formats.lines import STDIN
 from focat.translation.journal import Journal, JournaledDecoder, open_journal
 from focat.translation.result import Translation
-from focat.translation.sentence_decoder import SentenceDecoder
 from focat.translation.translator import Translator
 
 STDOUT = Path("-")
@@ -139,7 +137,8 @@ def _translate(
     name = Path("standard output") if journal is None else job.output
     decoder = None if journal is None else JournaledDecoder(translator.decoder, journal)
     with progress.bar("translating", "sentences", total) as bar:
-        for segment, translations in translate_segments(job.segments(), translator, decoder):
+        groups = ((segment, segment.sentences, segment.ends_document) for segment in job.segments())
+        for segment, translations in translator.groups(groups, decoder):
             stats.add(segment, translations)
             with disk_errors(name):
                 out.write(segment.write(translations).encode())
@@ -148,31 +147,6 @@ def _translate(
             bar.advance(len(translations), earlier=journal is not None and journal.replaying)
     stats.seconds, stats.sentences_per_second = round(bar.seconds, 3), round(bar.rate, 2)
     return stats
-
-
-def translate_segments(
-    segments: Iterable[FileSegment], translator: Translator, decoder: SentenceDecoder | None = None
-) -> Iterator[tuple[FileSegment, list[Translation]]]:
-    """Each segment with its translations, in order, as soon as they are complete."""
-    waiting: deque[FileSegment] = deque()
-
-    def lines() -> Iterator[str | None]:
-        for segment in segments:
-            waiting.append(segment)
-            yield from segment.sentences
-            if segment.ends_document:
-                yield None
-
-    found: list[Translation] = []
-    for translation in translator.sentences(lines(), decoder):
-        while not waiting[0].sentences:
-            yield waiting.popleft(), []
-        found.append(translation)
-        if len(found) == len(waiting[0].sentences):
-            yield waiting.popleft(), found
-            found = []
-    for segment in waiting:
-        yield segment, []
 
 
 def _identity(job: Job, translator: Translator, weights: list[str]) -> dict[str, Any]:

@@ -57,6 +57,8 @@ class EngineDecoder:
 
     def submit(self, request: Request, position: int) -> int:
         """Queue a window; see `SentenceDecoder`."""
+        if self.idle:
+            self._positions.clear()  # of requests that were dropped by an error
         id = self._engine.submit(request)
         self._positions[id] = position
         return id

@@ -11,7 +11,7 @@ import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from typing_extensions import Unpack
 
@@ -30,6 +30,9 @@ from focat.translation.sentence_decoder import DecodedSentence, EngineDecoder, S
 LOOKAHEAD = 1 << 16  # sentences that are read before the first is returned: enough for many documents side by side
 _WAVE_BATCHES = 4  # batches of a wave; one on a CPU where sentences wait for each other
 MAX_CHAINED = 8  # sentences of a document that are decoded one after the other in a wave, where slots are refilled
+
+
+Group = TypeVar("Group")
 
 
 class _EndOfInput:
@@ -136,28 +139,42 @@ class Translator:
 
     def translate(self, documents: Iterable[Sequence[str]]) -> Iterator[list[Translation]]:
         """Each document's translations, in order, as soon as they are complete."""
-        lengths: deque[int] = deque()
 
-        def lines() -> Iterator[str | None]:
+        def checked() -> Iterator[tuple[Sequence[str], Sequence[str], bool]]:
             for document in documents:
                 if isinstance(document, str):
                     raise FocatError(f"{document[:40]!r}: a document is a list of sentences; give [sentence, …]")
-                lengths.append(len(document))
-                yield from document
-                yield None
+                yield document, document, True
+
+        return (translations for _, translations in self.groups(checked()))
+
+    def groups(
+        self, groups: Iterable[tuple[Group, Sequence[str], bool]], decoder: SentenceDecoder | None = None
+    ) -> Iterator[tuple[Group, list[Translation]]]:
+        """Translate groups of sentences, each given with its sentences and whether a document ends after it.
+
+        Returns:
+            Each group with its translations, in order, as soon as they are complete.
+        """
+        waiting: deque[tuple[Group, int]] = deque()
+
+        def lines() -> Iterator[str | None]:
+            for group, sentences, ends_document in groups:
+                waiting.append((group, len(sentences)))
+                yield from sentences
+                if ends_document:
+                    yield None
 
         found: list[Translation] = []
-        for translation in self.sentences(lines()):
-            while lengths[0] == 0:
-                yield []
-                lengths.popleft()
+        for translation in self.sentences(lines(), decoder):
+            while waiting[0][1] == 0:
+                yield waiting.popleft()[0], []
             found.append(translation)
-            if len(found) == lengths[0]:
-                yield found
-                lengths.popleft()
+            if len(found) == waiting[0][1]:
+                yield waiting.popleft()[0], found
                 found = []
-        for _ in lengths:  # documents without sentences
-            yield []
+        for group, _ in waiting:  # groups without sentences
+            yield group, []
 
     def sentences(self, lines: Iterable[str | None], decoder: SentenceDecoder | None = None) -> Iterator[Translation]:
         """One translation for each sentence, in order; None ends a document.

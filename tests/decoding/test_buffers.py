@@ -10,7 +10,7 @@ import torch
 
 from focat.decoding import buffers
 from focat.decoding.buffers import BucketShape, BufferPool, round_to_bucket
-from focat.decoding.engine import batch_tokens_for_memory
+from focat.decoding.engine import default_batch_tokens
 from tests.decoding.slow_search import small
 
 
@@ -82,8 +82,8 @@ def test_batches_grow_with_memory() -> None:
     """A base model in half precision keeps 2 · 6 · 512 · 2 bytes for a token, and may decode twice the source."""
     model = small(words=3, d_model=512, heads=8, d_ff=8, decoder_layers=6).bfloat16()
     tokens = {
-        gigabytes: batch_tokens_for_memory(gigabytes * 10**9, [model], max_length_ratio=2.0)
+        gigabytes: default_batch_tokens(gigabytes * 10**9, [model], max_length_ratio=2.0)
         for gigabytes in (8, 24, 80, 150, 1000)
     }
     assert tokens == {8: 65_536, 24: 65_536, 80: 262_144, 150: 262_144, 1000: 262_144}
-    assert batch_tokens_for_memory(80 * 10**9, [model, model], max_length_ratio=2.0) == 131_072
+    assert default_batch_tokens(80 * 10**9, [model, model], max_length_ratio=2.0) == 131_072

@@ -1,4 +1,4 @@
-"""Whatever a model would like, a translation has its number of sentences, none of them empty."""
+"""Whatever a model prefers, a translation has the required number of sentences, none of them empty."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.decoding.test_engine import source
 
 
 @pytest.mark.parametrize("settings", [{"beam": 1}, {"beam": 4, "nbest": 4}, {"sample": True, "nbest": 4}])
-@pytest.mark.parametrize("liked", [None, END, SEPARATOR, PAD, START, 7])
-def test_as_many_sentences_as_asked_for(liked: int | None, settings: dict[str, object]) -> None:
-    """Also of models that would end, separate or go on for ever."""
-    model = small(words=6, positions="learned", seed=liked or 0)
+@pytest.mark.parametrize("preferred", [None, END, SEPARATOR, PAD, START, 7])
+def test_the_required_number_of_sentences(preferred: int | None, settings: dict[str, object]) -> None:
+    """Also of models that always prefer END, SEPARATOR or a word."""
+    model = small(words=6, positions="learned", seed=preferred or 0)
     with torch.no_grad():
-        if liked is not None:  # what every hidden state points to
+        if preferred is not None:  # what every hidden state points to
             model.decoder[-1].feedforward_residual.norm.bias[:] = 2.0
-            model.output_weight[liked] = 2.0
+            model.output_weight[preferred] = 2.0
     requests = [
         Request(
             source(*[2] * sentences, words=6, seed=sentences),

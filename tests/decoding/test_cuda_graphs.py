@@ -61,7 +61,7 @@ class FailingCapture:
             return work
         intermediate = torch.zeros(10)
         self.held.append(weakref.ref(intermediate))
-        raise self.error
+        raise type(self.error)(*self.error.args)
 
 
 @pytest.mark.parametrize("error", [RuntimeError("not permitted"), torch.OutOfMemoryError("no memory")])

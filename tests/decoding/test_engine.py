@@ -94,7 +94,7 @@ def test_an_ensemble_is_the_mean_of_probabilities() -> None:
             assert hypothesis.token_scores == pytest.approx(scored(models, request, hypothesis.tokens), abs=1e-5)
 
 
-def test_a_window_is_translated_the_same_in_any_company() -> None:
+def test_results_do_not_depend_on_the_batch() -> None:
     model = small(words=30, scale=2.0, attention="long-short", segment_embeddings="learned")
     requests = [
         Request(
@@ -156,7 +156,7 @@ def test_scores_are_those_of_teacher_forcing(positions: str, shift: Any, attenti
                 assert hypothesis.score == pytest.approx(hypothesis.log_probability / length**0.6, abs=1e-5)
 
 
-def test_windows_with_a_future_say_which_sentence_is_current() -> None:
+def test_the_current_sentence_need_not_be_the_last() -> None:
     model = small(words=20, segment_embeddings="learned")
     last, first = (Request(source(2, 2, words=20), max_length=5, current=current) for current in (None, 0))
     for request, [best] in zip((last, first), Engine([model], SearchSettings())([last, first]), strict=True):
@@ -164,9 +164,9 @@ def test_windows_with_a_future_say_which_sentence_is_current() -> None:
     assert scored([model], last, best.tokens) != pytest.approx(scored([model], first, best.tokens), abs=1e-3)
 
 
-def cut_at_the_last_separator(tokens: list[int]) -> tuple[list[int], list[int]]:
-    place = len(tokens) - tokens[::-1].index(SEPARATOR)
-    return tokens[:place], tokens[place:]
+def split_at_the_last_separator(tokens: list[int]) -> tuple[list[int], list[int]]:
+    start = len(tokens) - tokens[::-1].index(SEPARATOR)
+    return tokens[:start], tokens[start:]
 
 
 def test_greedy_reuses_what_it_regenerates() -> None:
@@ -175,7 +175,7 @@ def test_greedy_reuses_what_it_regenerates() -> None:
     windows = [source(2, 3, 2, words=30, seed=seed) for seed in range(12)]
     engine = Engine([model], SearchSettings(beam=1))
     regenerated = [best for [best] in engine([Request(w, sentences=3, max_length=30) for w in windows])]
-    halves = [cut_at_the_last_separator(best.tokens) for best in regenerated]
+    halves = [split_at_the_last_separator(best.tokens) for best in regenerated]
     again = [
         Request(window, prefix=context, sentences=3, max_length=30 - len(context))
         for window, (context, _) in zip(windows, halves, strict=True)
@@ -191,7 +191,7 @@ def test_an_exhaustive_beam_reuses_what_it_regenerates() -> None:
     engine = Engine([model], SearchSettings(beam=400, length_penalty=0))
     window = source(1, 2, words=3)
     [[best]] = engine([Request(window, sentences=2, max_length=6)])
-    context, current = cut_at_the_last_separator(best.tokens)
+    context, current = split_at_the_last_separator(best.tokens)
     [[reused]] = engine([Request(window, prefix=context, sentences=2, max_length=6 - len(context))])
     assert reused.tokens == current
 
@@ -216,7 +216,7 @@ def test_the_limit_is_relative_to_the_source_and_closes_what_is_open() -> None:
 
 
 @pytest.mark.parametrize("static", [False, True])
-def test_a_model_that_has_lost_its_mind(static: bool) -> None:
+def test_nan_scores_are_an_error(static: bool) -> None:
     """Scores that are no numbers never end a hypothesis; without a check the search would not end either."""
     model = small(words=20)
     with torch.no_grad():

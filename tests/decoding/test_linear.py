@@ -1,4 +1,4 @@
-"""Linear layers for CPUs: packed ones give the same numbers, eight-bit integers nearly, and in any company."""
+"""Linear layers for CPUs: packed ones give the same numbers, eight-bit integers nearly, whatever the batch."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_packed_layers_find_what_the_model_says() -> None:
     assert all(map(torch.equal, before, model.parameters()))  # the model itself stays as it was
 
 
-def test_an_eight_bit_layer_is_nearly_exact_and_blind_to_its_batch() -> None:
+def test_an_eight_bit_layer_is_nearly_exact_and_independent_of_its_batch() -> None:
     generator = torch.Generator().manual_seed(0)
     weight, bias = torch.randn(96, 64, generator=generator), torch.randn(96, generator=generator)
     x = torch.randn(5, 3, 64, generator=generator) * torch.logspace(-3, 3, 5)[:, None, None]
@@ -51,7 +51,7 @@ def test_an_eight_bit_layer_is_nearly_exact_and_blind_to_its_batch() -> None:
     assert torch.equal(layer(x[1:2, :1]), layer(x)[1:2, :1])
 
 
-def test_it_finds_nearly_what_floats_find() -> None:
+def test_eight_bit_layers_find_nearly_what_floats_find() -> None:
     model = small(words=20, scale=1.0).float()
     before = [parameter.clone() for parameter in model.parameters()]
     requests = [

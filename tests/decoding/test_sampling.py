@@ -19,7 +19,7 @@ REQUEST = Request(source(2, 1, words=4), max_length=2)
 
 
 @pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (2.0, 1.0), (0.7, 1.0), (1.0, 0.8), (2.0, 0.9)])
-def test_tokens_come_as_often_as_they_should(temperature: float, top_p: float) -> None:
+def test_tokens_are_sampled_by_their_probability(temperature: float, top_p: float) -> None:
     """6,000 draws of a first token against probabilities worked out one by one (chi-square, far into its tail)."""
     model = small(words=4, scale=1.0)
     settings = SearchSettings(sample=True, nbest=20, temperature=temperature, top_p=top_p, batch_tokens=100_000)
@@ -39,15 +39,15 @@ def test_tokens_come_as_often_as_they_should(temperature: float, top_p: float) -
     assert chi_square < 25  # with 5 degrees of freedom or fewer, one seed in 7,000 goes beyond
 
 
-def test_a_seed_and_a_number_decide_all() -> None:
+def test_the_seeds_of_settings_and_request_decide_all() -> None:
     model = small(words=20)
     requests = [Request(source(2, 2, words=20, seed=seed), sentences=2) for seed in range(4)]
     settings = SearchSettings(sample=True, nbest=3)
     first = Engine([model], settings)(requests)
     assert tokens_of(Engine([model], settings)(requests)) == tokens_of(first)
     assert tokens_of(Engine([model], SearchSettings(sample=True, nbest=3, seed=2))(requests)) != tokens_of(first)
-    numbered = [replace(requests[2], seed=2)]
-    assert tokens_of(Engine([model], settings)(numbered)) == tokens_of(first)[2:3]
+    seeded = [replace(requests[2], seed=2)]
+    assert tokens_of(Engine([model], settings)(seeded)) == tokens_of(first)[2:3]
     assert len({tuple(hypothesis.tokens) for hypothesis in first[0]}) > 1
 
 
@@ -60,7 +60,7 @@ def test_scores_are_the_models_own_whatever_the_temperature() -> None:
         assert hypothesis.token_scores == pytest.approx(scored([model], request, hypothesis.tokens), abs=1e-4)
 
 
-def test_the_smallest_share_is_greedy() -> None:
+def test_the_smallest_top_p_is_greedy() -> None:
     model = small(words=20)
     requests = [Request(source(2, 2, words=20, seed=seed), max_length=9) for seed in range(5)]
     drawn = Engine([model], SearchSettings(sample=True, top_p=1e-6))(requests)

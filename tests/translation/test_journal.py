@@ -93,7 +93,7 @@ def test_results_are_replayed(tmp_path: Path) -> None:
     assert run(tmp_path / "j", waves=4) == 4
 
 
-def test_cut_anywhere(tmp_path: Path) -> None:
+def test_a_file_cut_at_any_byte(tmp_path: Path) -> None:
     """Cut at every byte: whole waves are replayed, the rest is decoded and written again, and then all is there."""
     sizes = []
     for waves in (1, 2, 3):
@@ -107,7 +107,7 @@ def test_cut_anywhere(tmp_path: Path) -> None:
         assert (tmp_path / "j").read_bytes() == content
 
 
-def test_what_is_torn_is_gone_for_good(tmp_path: Path) -> None:
+def test_a_torn_record_is_overwritten(tmp_path: Path) -> None:
     """Even if it is longer than what is written in its place."""
     run(tmp_path / "j")
     content = (tmp_path / "j").read_bytes()
@@ -124,7 +124,7 @@ def test_a_damaged_record_is_dropped_with_what_follows(tmp_path: Path) -> None:
     assert run(tmp_path / "j") == 4
 
 
-def test_of_another_job(tmp_path: Path) -> None:
+def test_journal_of_another_job(tmp_path: Path) -> None:
     run(tmp_path / "j")
     with (
         pytest.raises(FocatError, match=r"j: belongs to a job with other weights; run that command again"),
@@ -137,7 +137,7 @@ def test_of_another_job(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("older", [b"focat journal 2\n\x00\x01", b"focat journal 1\n"])
-def test_of_an_older_form(older: bytes, tmp_path: Path) -> None:
+def test_journal_of_an_older_form(older: bytes, tmp_path: Path) -> None:
     (tmp_path / "j").write_bytes(older)
     with pytest.raises(FocatError, match="j: was written by another version of focat; run"), _open(tmp_path / "j"):
         pass

@@ -28,7 +28,7 @@ TEXT = "Where is the cat?\nIt is old.\n\nTom sleeps.\n"
 SRT = "1\n00:00:01,000 --> 00:00:02,000\n<i>Where is the cat?</i>\n\n2\n00:00:03,000 --> 00:00:04,000\n- Here.\n- No.\n"
 
 
-class Desk:
+class Workdir:
     """A folder to work in, and a run."""
 
     def __init__(self, folder: Path, run: Path, launcher: Launcher) -> None:
@@ -36,7 +36,7 @@ class Desk:
         (folder / "in.txt").write_text(TEXT)
 
     def translate(self, *arguments: str, input: str = "in.txt", expect: int = 0) -> str:
-        """`focat translate RUN INPUT …` to its end; what it said."""
+        """`focat translate RUN INPUT …` to its end; returns its output."""
         placed = [str(self.folder / a) if re.fullmatch(r"\w+\.[a-z.]+", a) else a for a in arguments]
         line = ["translate", str(self.run), str(self.folder / input), *placed]
         return self.launcher.focat(self.folder, *line, expect=expect)
@@ -46,22 +46,22 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, run: Run, launcher: Launcher) -> Desk:
-    return Desk(tmp_path, run.path, launcher)
+def workdir(tmp_path: Path, run: Run, launcher: Launcher) -> Workdir:
+    return Workdir(tmp_path, run.path, launcher)
 
 
 class TestOutput:
-    def test_file_to_file(self, desk: Desk, model: Model) -> None:
-        said = desk.translate("-o", "out.txt", "--json", "figures.json")
-        assert desk.read("out.txt") == model.translate(TEXT)
-        assert "translating: 3 of 3 sentences" in said
-        figures = json.loads(desk.read("figures.json"))
+    def test_file_to_file(self, workdir: Workdir, model: Model) -> None:
+        output = workdir.translate("-o", "out.txt", "--json", "figures.json")
+        assert workdir.read("out.txt") == model.translate(TEXT)
+        assert "translating: 3 of 3 sentences" in output
+        figures = json.loads(workdir.read("figures.json"))
         assert figures["sentences"] == 3
         assert figures["sentences_per_second"] > 0
-        left = {path.name for path in desk.folder.iterdir() if not path.name.startswith("said")}
+        left = {path.name for path in workdir.folder.iterdir() if not path.name.startswith("said")}
         assert left == {"in.txt", "out.txt", "figures.json"}
 
-    def test_options_reach_the_search(self, desk: Desk, model: Model) -> None:
+    def test_options_reach_the_search(self, workdir: Workdir, model: Model) -> None:
         options = {
             ("--context", "regenerate"): {"context": "regenerate"},
             ("--context", "regenerate", "--unconstrained"): {"context": "regenerate", "constrained": False},
@@ -75,58 +75,60 @@ class TestOutput:
         }  # fmt: skip
         seen = set()
         for line, settings in options.items():
-            desk.translate(*line, "-o", "out.txt", "--overwrite")
-            assert desk.read("out.txt") == model.translate(TEXT, **settings), line
-            seen.add(desk.read("out.txt"))
+            workdir.translate(*line, "-o", "out.txt", "--overwrite")
+            assert workdir.read("out.txt") == model.translate(TEXT, **settings), line
+            seen.add(workdir.read("out.txt"))
         assert len(seen) >= 4
 
-    def test_scores_and_nbest(self, desk: Desk) -> None:
-        desk.translate("-o", "out.txt", "--scores", "--nbest", "2")
-        lines = desk.read("out.txt").split("\n")
+    def test_scores_and_nbest(self, workdir: Workdir) -> None:
+        workdir.translate("-o", "out.txt", "--scores", "--nbest", "2")
+        lines = workdir.read("out.txt").split("\n")
         assert [len(line.split("\t")) for line in lines] == [4, 4, 1, 4, 1]
         first = lines[0].split("\t")
         assert 0 > float(first[0]) >= float(first[2])
 
-    def test_subtitles(self, desk: Desk) -> None:
-        (desk.folder / "film.srt").write_bytes(SRT.encode())
-        desk.translate("-o", "film.de.srt", input="film.srt")
-        lines, before = desk.read("film.de.srt").splitlines(), SRT.splitlines()
+    def test_subtitles(self, workdir: Workdir) -> None:
+        (workdir.folder / "film.srt").write_bytes(SRT.encode())
+        workdir.translate("-o", "film.de.srt", input="film.srt")
+        lines, before = workdir.read("film.de.srt").splitlines(), SRT.splitlines()
         assert [lines[i] for i in (0, 1)] == before[:2]
         assert lines[2].startswith("<i>")
         assert before[5] in lines
         assert sum(line.startswith("- ") for line in lines) == 2
 
-    def test_running_text(self, desk: Desk) -> None:
-        (desk.folder / "book.txt").write_text("Tom sleeps. He is old.\n\nWhere is the cat?\n")
-        desk.translate("--split", "-o", "out.txt", input="book.txt")
-        assert [bool(line) for line in desk.read("out.txt").split("\n")] == [True, False, True, False]
+    def test_running_text(self, workdir: Workdir) -> None:
+        (workdir.folder / "book.txt").write_text("Tom sleeps. He is old.\n\nWhere is the cat?\n")
+        workdir.translate("--split", "-o", "out.txt", input="book.txt")
+        assert [bool(line) for line in workdir.read("out.txt").split("\n")] == [True, False, True, False]
 
-    def test_compressed_output(self, desk: Desk) -> None:
-        desk.translate("-o", "plain.txt")
+    def test_compressed_output(self, workdir: Workdir) -> None:
+        workdir.translate("-o", "plain.txt")
         for ending in ("gz", "xz", "zst"):
-            desk.translate("-o", f"out.txt.{ending}")
-            unpacked = (desk.folder / f"out.txt.{ending}").read_bytes()
+            workdir.translate("-o", f"out.txt.{ending}")
+            unpacked = (workdir.folder / f"out.txt.{ending}").read_bytes()
             assert unpacked[:2] in (b"\x1f\x8b", b"\xfd7", b"\x28\xb5")
-        desk.translate("-o", "again.txt.gz")
-        assert (desk.folder / "again.txt.gz").read_bytes() == (desk.folder / "out.txt.gz").read_bytes()
+        workdir.translate("-o", "again.txt.gz")
+        assert (workdir.folder / "again.txt.gz").read_bytes() == (workdir.folder / "out.txt.gz").read_bytes()
 
-    def test_what_was_hard_is_said(self, desk: Desk) -> None:
-        (desk.folder / "long.txt").write_text("Tom.\n" + "The cat is old. " * 30 + "\n")
-        said = desk.translate("-o", "out.txt", input="long.txt")
-        assert "too long for the model, translated in chunks: line 2" in said
-        assert "translation truncated at the maximum length: lines 1, 2" in said
-        assert desk.read("out.txt").count("\n") == 2
+    def test_notes_about_long_sentences(self, workdir: Workdir) -> None:
+        (workdir.folder / "long.txt").write_text("Tom.\n" + "The cat is old. " * 30 + "\n")
+        output = workdir.translate("-o", "out.txt", input="long.txt")
+        assert "too long for the model, translated in chunks: line 2" in output
+        assert "translation truncated at the maximum length: lines 1, 2" in output
+        assert workdir.read("out.txt").count("\n") == 2
 
-    def test_ensemble(self, desk: Desk, run: Run, runs: Path) -> None:
+    def test_ensemble(self, workdir: Workdir, run: Run, runs: Path) -> None:
         other = tiny_run(runs, seed=2)
-        desk.translate("--ensemble", str(other.path), "-o", "both.txt")
-        desk.translate("-o", "one.txt")
+        workdir.translate("--ensemble", str(other.path), "-o", "both.txt")
+        workdir.translate("-o", "one.txt")
         assert (
-            desk.read("both.txt") == focat.load([run.path, other.path], "cpu").translate(TEXT) != desk.read("one.txt")
+            workdir.read("both.txt")
+            == focat.load([run.path, other.path], "cpu").translate(TEXT)
+            != workdir.read("one.txt")
         )
         stranger = tiny_run(runs, vocabulary=380)
-        said = desk.translate("--ensemble", str(stranger.path), expect=2)
-        assert said == (
+        output = workdir.translate("--ensemble", str(stranger.path), expect=2)
+        assert output == (
             f"focat: {stranger.path}: its source vocabulary is not that of {run.path}; "
             "an ensemble needs runs that were trained on the same token store\n"
         )
@@ -135,7 +137,7 @@ class TestOutput:
 class TestPipes:
     """The plain one, `… | focat translate RUN > …`, is in the guide and tested with it."""
 
-    def test_someone_who_has_had_enough(self, run: Run, tmp_path: Path) -> None:
+    def test_a_reader_that_stops_early(self, run: Run, tmp_path: Path) -> None:
         (tmp_path / "many.txt").write_text("Tom.\n" * 400)
         line = [sys.executable, "-m", "focat", "translate", str(run.path), str(tmp_path / "many.txt"), "-q"]
         process = subprocess.Popen([*line, "--batch-tokens", "50"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -146,15 +148,16 @@ class TestPipes:
         assert process.stderr.read() == b""
         process.wait()
 
-    def test_a_pipe_with_a_name(self, desk: Desk, model: Model) -> None:
+    def test_a_pipe_with_a_name(self, workdir: Workdir, model: Model) -> None:
         """As bash makes of `<(cat file)`: it can be read but once."""
-        os.mkfifo(desk.folder / "pipe.txt")
-        command = desk.launcher.start(
-            ["translate", str(desk.run), str(desk.folder / "pipe.txt"), "-o", str(desk.folder / "out.txt")], desk.folder
+        os.mkfifo(workdir.folder / "pipe.txt")
+        command = workdir.launcher.start(
+            ["translate", str(workdir.run), str(workdir.folder / "pipe.txt"), "-o", str(workdir.folder / "out.txt")],
+            workdir.folder,
         )
-        (desk.folder / "pipe.txt").write_text(TEXT)
+        (workdir.folder / "pipe.txt").write_text(TEXT)
         assert command.wait() == 0, command.said
-        assert desk.read("out.txt") == model.translate(TEXT)
+        assert workdir.read("out.txt") == model.translate(TEXT)
 
     def test_a_terminal_is_answered_at_once(self, run: Run, model: Model) -> None:
         ours, theirs = pty.openpty()
@@ -197,11 +200,11 @@ class TestMistakes:
             (["--top-p", "2"], "decoding: top_p = 2.0: should be less than or equal to 1"),
         ],
     )
-    def test_options(self, arguments: list[str], problem: str, desk: Desk) -> None:
-        said = desk.translate(*arguments, expect=2)
-        assert problem in said
-        assert said.count("\n") == 1
-        assert desk.read("in.txt") == TEXT
+    def test_options(self, arguments: list[str], problem: str, workdir: Workdir) -> None:
+        output = workdir.translate(*arguments, expect=2)
+        assert problem in output
+        assert output.count("\n") == 1
+        assert workdir.read("in.txt") == TEXT
 
     @pytest.mark.parametrize(
         ("name", "content", "problem"),
@@ -213,21 +216,21 @@ class TestMistakes:
             ("bad.vtt", b"hello\n", "bad.vtt, line 1: does not begin with WEBVTT"),
         ],
     )
-    def test_input(self, name: str, content: bytes | None, problem: str, desk: Desk) -> None:
+    def test_input(self, name: str, content: bytes | None, problem: str, workdir: Workdir) -> None:
         if content is not None:
-            (desk.folder / name).write_bytes(content)
-        said = desk.translate("-o", "out.txt", input=name, expect=2)
-        assert problem in said
-        assert said.count("\n") == 1
-        assert not (desk.folder / "out.txt").exists()
-        assert not list(desk.folder.glob(f"*{JOURNAL}"))
+            (workdir.folder / name).write_bytes(content)
+        output = workdir.translate("-o", "out.txt", input=name, expect=2)
+        assert problem in output
+        assert output.count("\n") == 1
+        assert not (workdir.folder / "out.txt").exists()
+        assert not list(workdir.folder.glob(f"*{JOURNAL}"))
 
-    def test_nothing_is_overwritten_unless_asked(self, desk: Desk) -> None:
-        (desk.folder / "out.txt").write_text("mine")
-        assert "out.txt: exists; give another file, or overwrite it" in desk.translate("-o", "out.txt", expect=2)
-        assert desk.read("out.txt") == "mine"
-        desk.translate("-o", "out.txt", "--overwrite")
-        assert desk.read("out.txt").count("\n") == 4
+    def test_nothing_is_overwritten_unless_asked(self, workdir: Workdir) -> None:
+        (workdir.folder / "out.txt").write_text("mine")
+        assert "out.txt: exists; give another file, or overwrite it" in workdir.translate("-o", "out.txt", expect=2)
+        assert workdir.read("out.txt") == "mine"
+        workdir.translate("-o", "out.txt", "--overwrite")
+        assert workdir.read("out.txt").count("\n") == 4
 
 
 class TestInterrupted:
@@ -236,56 +239,56 @@ class TestInterrupted:
     KILLS = 3
 
     @pytest.mark.parametrize("context", ["reuse", "regenerate"])
-    def test_killed(self, context: str, desk: Desk) -> None:
+    def test_killed(self, context: str, workdir: Workdir) -> None:
         text = "\n\n".join("\n".join(document.source[:3]) for document in generate(5, 5))
-        (desk.folder / "many.txt").write_text(text + "\n")
+        (workdir.folder / "many.txt").write_text(text + "\n")
         line = ["--context", context, "--batch-tokens", "120", "--scores"]
-        desk.translate(*line, "-o", "whole.txt", input="many.txt")
-        out, journal = desk.folder / "out.txt", desk.folder / f"out.txt{JOURNAL}"
-        arguments = ["translate", str(desk.run), str(desk.folder / "many.txt"), *line, "-o", str(out)]
+        workdir.translate(*line, "-o", "whole.txt", input="many.txt")
+        out, journal = workdir.folder / "out.txt", workdir.folder / f"out.txt{JOURNAL}"
+        arguments = ["translate", str(workdir.run), str(workdir.folder / "many.txt"), *line, "-o", str(out)]
         draw, kept, killed = random.Random(3), 0, 0
         for _ in range(self.KILLS):
-            command = desk.launcher.start(arguments, desk.folder)
+            command = workdir.launcher.start(arguments, workdir.folder)
             while command.running() and not (journal.exists() and journal.stat().st_size > kept + 100):
                 time.sleep(0.003)
             time.sleep(draw.uniform(0, 0.02))
             command.send(signal.SIGKILL)
             killed += command.wait() == -signal.SIGKILL
-            assert journal.stat().st_size >= kept  # what was answered is not asked again
+            assert journal.stat().st_size >= kept  # no result is computed twice
             kept = journal.stat().st_size
             with journal.open("ab") as file:
                 file.write(b"\x99\x01\x00\x00torn")  # as if the machine had stopped in the middle of a record
             assert not out.exists()
         assert killed == self.KILLS
-        desk.translate(*line, "-o", "out.txt", input="many.txt")
-        assert desk.read("out.txt") == desk.read("whole.txt")
+        workdir.translate(*line, "-o", "out.txt", input="many.txt")
+        assert workdir.read("out.txt") == workdir.read("whole.txt")
         assert not journal.exists()
-        assert not list(desk.folder.glob(f"*{PARTIAL_SUFFIX}"))
+        assert not list(workdir.folder.glob(f"*{PARTIAL_SUFFIX}"))
 
-    def test_another_job_does_not_go_on_with_it(self, desk: Desk) -> None:
-        whole = desk.translate("-o", "out.txt") and desk.read("out.txt")
-        (desk.folder / "out.txt").unlink()
-        (desk.folder / "many.txt").write_text(TEXT * 40)
-        line = ["translate", str(desk.run), str(desk.folder / "many.txt"), "-o", str(desk.folder / "out.txt")]
-        journal = desk.folder / f"out.txt{JOURNAL}"
-        command = desk.launcher.start([*line, "--batch-tokens", "50"], desk.folder)
+    def test_another_job_does_not_resume_it(self, workdir: Workdir) -> None:
+        whole = workdir.translate("-o", "out.txt") and workdir.read("out.txt")
+        (workdir.folder / "out.txt").unlink()
+        (workdir.folder / "many.txt").write_text(TEXT * 40)
+        line = ["translate", str(workdir.run), str(workdir.folder / "many.txt"), "-o", str(workdir.folder / "out.txt")]
+        journal = workdir.folder / f"out.txt{JOURNAL}"
+        command = workdir.launcher.start([*line, "--batch-tokens", "50"], workdir.folder)
         while command.running() and not (journal.exists() and journal.stat().st_size > 200):
             time.sleep(0.003)
         command.send(signal.SIGKILL)
         assert command.wait() == -signal.SIGKILL
-        said = desk.translate("-o", "out.txt", "--context", "none", "--batch-tokens", "50", expect=2)
-        assert said.endswith(
+        output = workdir.translate("-o", "out.txt", "--context", "none", "--batch-tokens", "50", expect=2)
+        assert output.endswith(
             f"{JOURNAL}: belongs to a job with other input, other windows, other context; "
             "run that command again to resume it, or overwrite it\n"
         )
-        desk.translate("-o", "out.txt", "--overwrite")
-        assert desk.read("out.txt") == whole
+        workdir.translate("-o", "out.txt", "--overwrite")
+        assert workdir.read("out.txt") == whole
 
-    def test_killed_between_the_last_two_steps(self, desk: Desk) -> None:
+    def test_killed_between_the_last_two_steps(self, workdir: Workdir) -> None:
         """The output is there, and so is the journal: the same command takes it away."""
-        desk.translate("-o", "first.txt")
-        desk.translate("-o", "out.txt")
-        (desk.folder / f"out.txt{JOURNAL}").touch()
-        desk.translate("-o", "out.txt")
-        assert desk.read("out.txt") == desk.read("first.txt")
-        assert not (desk.folder / f"out.txt{JOURNAL}").exists()
+        workdir.translate("-o", "first.txt")
+        workdir.translate("-o", "out.txt")
+        (workdir.folder / f"out.txt{JOURNAL}").touch()
+        workdir.translate("-o", "out.txt")
+        assert workdir.read("out.txt") == workdir.read("first.txt")
+        assert not (workdir.folder / f"out.txt{JOURNAL}").exists()

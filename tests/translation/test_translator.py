@@ -183,7 +183,7 @@ class TestWindows:
         for number, translation in enumerate(words):
             assert translation.text == model.tokenizer.target.decode(tokens[number]).strip()
 
-    def test_none(self, model: Model, runs: Path) -> None:
+    def test_no_target_context(self, model: Model, runs: Path) -> None:
         requests = requests_of(model.translator(context="none"), self.LINES)
         assert [texts(model.tokenizer, request.source) for request in requests] == [
             ["One."], ["Two."], ["Three."], ["Four."], ["Five."],
@@ -217,7 +217,7 @@ class TestWindows:
         assert [list(request.prefix).count(SEPARATOR) for request in requests] == [0, 1, 1, 1, 0]
 
     @pytest.mark.parametrize("context", ["regenerate", "reuse"])
-    def test_sentences_behind_the_current_one(self, context: str, runs: Path) -> None:
+    def test_windows_with_sentences_after_the_current_one(self, context: str, runs: Path) -> None:
         ahead = loaded(tiny_run(runs, windows={"before": 1, "after": 1}))
         translator = ahead.translator(context=context)
         decoder = RecordingDecoder(translator.decoder)
@@ -239,7 +239,7 @@ class TestWindows:
         assert len(list(model.translator(window=6).sentences(lines))) == 6
 
     @pytest.mark.parametrize("window", [1, 2, 5])
-    def test_segments_are_counted_from_the_extract_sentence(self, window: int, runs: Path) -> None:
+    def test_segments_are_counted_from_the_current_sentence(self, window: int, runs: Path) -> None:
         """In windows of any size, what is decoded has the probability that teacher forcing gives it."""
         embedded = loaded(tiny_run(runs, model={"segment_embeddings": "learned", "attention": "group"}))
         translator = embedded.translator(window=window, context="regenerate", beam=1)
@@ -255,7 +255,7 @@ class TestWindows:
         expected = log_probabilities[0].gather(1, target.T)[:, 0]
         assert found.token_scores == pytest.approx(expected.tolist(), abs=1e-4)
 
-    def test_learned_positions_have_an_end(self, runs: Path) -> None:
+    def test_learned_positions_limit_the_window(self, runs: Path) -> None:
         learned = loaded(tiny_run(runs, model={"positions": "learned"}))
         assert len(list(learned.translator(window=3).sentences(["A.", "B."]))) == 2
         with pytest.raises(FocatError, match="window = 4: this model has learned positions, for windows of at most 3"):
@@ -273,7 +273,7 @@ class TestWindows:
         ]  # fmt: skip
         assert [translation.shortened for translation in found] == [False, False, False, True, False]
 
-    def test_a_long_translation_takes_room_too(self, model: Model) -> None:
+    def test_reused_translations_count_by_their_own_length(self, model: Model) -> None:
         """Reused context counts by its own length, which may be more than that of its source."""
 
         decoder = RecordingDecoder(made_up=lambda _: [60] * 45)
@@ -296,7 +296,7 @@ class TestSameResults:
         assert translations(DOCUMENTS, lookahead=3) == expected
         assert translations(DOCUMENTS[2:]) == expected[2:]
 
-    def test_sampling_too(self, model: Model) -> None:
+    def test_whatever_the_batches_when_sampling(self, model: Model) -> None:
         def sampled(**options: int) -> list[list[str]]:
             translator = model.translator(sample=True, nbest=2, **options)
             return [[t.text for t in document] for document in translator.translate(DOCUMENTS)]
@@ -335,7 +335,7 @@ class TestSameResults:
         compared = 0
         for request, (whole,) in zip(requests, engine(requests), strict=True):
             assert request.sentences is not None
-            place = request.sentences - 1
+            position = request.sentences - 1
             ends = [i + 1 for i, token in enumerate(whole.tokens) if token == SEPARATOR]
             start = ends[-1] if ends else 0
             left = (
@@ -345,10 +345,10 @@ class TestSameResults:
             )
             forced = Request(request.source, whole.tokens[:start], request.sentences, left, request.current)
             ((current,),) = engine([forced])
-            expected, found = extract_sentence(whole, place, True), extract_sentence(current, 0, True)
+            expected, found = extract_sentence(whole, position, True), extract_sentence(current, 0, True)
             assert found.tokens == expected.tokens
             assert found.log_probability == pytest.approx(expected.log_probability, abs=1e-4)
-            compared += place > 0
+            compared += position > 0
         assert compared == len(DOCUMENTS[0]) - 1
 
 
@@ -367,13 +367,13 @@ class TestPaperRule:
         found = extract_sentence(hypothesis, 7, constrained=False)
         assert (found.tokens, found.log_probability) == (kept, score)
 
-    def test_the_sentence_at_its_place(self) -> None:
+    def test_the_sentence_at_its_position(self) -> None:
         hypothesis = Hypothesis([10, SEPARATOR, 12, SEPARATOR, 14, END], [1.0, 2.0, 4.0, 8.0, 16.0, 32.0], 0, 0, False)
         assert extract_sentence(hypothesis, 0, True) == DecodedSentence([10], 3.0, False)
         assert extract_sentence(hypothesis, 1, True) == DecodedSentence([12], 12.0, False)
         assert extract_sentence(hypothesis, 2, True) == DecodedSentence([14], 48.0, False)
 
-    def test_nothing_is_asked_of_the_number_of_sentences(self, model: Model) -> None:
+    def test_any_number_of_sentences_is_allowed(self, model: Model) -> None:
         requests = requests_of(model.translator(context="regenerate", constrained=False), DOCUMENTS[0])
         assert {request.sentences for request in requests} == {None}
 
@@ -399,7 +399,7 @@ class TestScores:
 
 
 class TestChunks:
-    def test_breaks_where_it_hurts_least(self, model: Model) -> None:
+    def test_breaks_after_clauses_and_sentences(self, model: Model) -> None:
         vocabulary = model.tokenizer.source
         text = "The cat sleeps here, and the dog is old. Tom is here now and so is Max " * 3
         chunks = split_into_chunks(text.strip(), vocabulary, 20, 20)
@@ -409,7 +409,7 @@ class TestChunks:
         assert " ".join(decoded) == vocabulary.normalise(text.strip())
         assert decoded[0] in ("The cat sleeps here,", "The cat sleeps here, and the dog is old.")
 
-    def test_a_word_without_end_is_cut_between_tokens(self, model: Model) -> None:
+    def test_a_word_that_is_too_long_is_split_between_tokens(self, model: Model) -> None:
         vocabulary = model.tokenizer.source
         chunks = split_into_chunks("x" * 500, vocabulary, 30, 10)
         assert {len(chunk.tokens) for chunk in chunks[:-1]} == {10}

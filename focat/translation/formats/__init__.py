@@ -41,7 +41,7 @@ def read_segments(
         split: source and target language of running text, which is split into sentences; None for other files.
 
     Raises:
-        FocatError: there is no such format, or it has no place for what the options ask for.
+        FocatError: there is no such format, or it cannot hold what the options ask for.
     """
     if name not in FORMATS:
         raise ParameterError("format", name, f"there is no such format; choose from {', '.join(FORMATS)}")

@@ -32,7 +32,7 @@ from focat.experiments.plan import Plan, load_plan
 from focat.experiments.result_tables import PlanTables
 from focat.experiments.results import ContrastResult, StepResult, TrainResult, read_result
 from focat.experiments.tables import build_tables, significance_table
-from focat.reporting.plots import Plot, curves_plot, looks_of, points_plot
+from focat.reporting.plots import Plot, curves_plot, points_plot, series_styles
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "results.md"
@@ -118,10 +118,10 @@ def _curve(folder: Path, plan: Plan, system: str, kind: str) -> tuple[list[int],
 def plot_of(folder: Path, what: str) -> Plot:
     """Of all systems with their first seed: right answers by phenomenon; or loss along training, dev set as marks."""
     plan, name = plan_of(folder), f"{folder.name}-{what}"
-    looks = looks_of([plan.title_of(system) for system in plan.systems])
+    styles = series_styles([plan.title_of(system) for system in plan.systems])
     if what == "current":
         series, checks = ({plan.title_of(s): _curve(folder, plan, s, kind) for s in plan.systems} for kind in _KINDS)
-        return curves_plot(name, "Loss of the current sentence", "nats per token", series, checks, looks)
+        return curves_plot(name, "Loss of the current sentence", "nats per token", series, checks, styles)
     points: dict[str, dict[str, tuple[float, Interval | None]]] = {}
     for found in results_of(folder):
         if isinstance(found.result, ContrastResult) and found.step.seed == plan.seeds_of(found.step.system)[0]:
@@ -130,7 +130,7 @@ def plot_of(folder: Path, what: str) -> Plot:
             figure = 100 * signs.count("1") / len(signs), Interval(100 * low, 100 * high)
             points.setdefault(plan.title_of(found.step.system), {})[found.step.dataset] = figure
     points = {title: {suite: of[suite] for suite in plan.suites if suite in of} for title, of in points.items()}
-    return points_plot(name, "Right answers, with 95 % intervals", "%", points, looks, most=100)
+    return points_plot(name, "Right answers, with 95 % intervals", "%", points, styles, most=100)
 
 
 def _obtained(folder: Path) -> str:

@@ -121,7 +121,7 @@ def report_command(
 
     from focat.evaluation.suites import context_files, read_suites
     from focat.files import split_name
-    from focat.reporting.page import Choices, write_report
+    from focat.reporting.page import ReportOptions, write_report
 
     page = output or (split_name(runs[0])[1] / "report.html" if len(runs) == 1 else Path("report.html"))
     write_report(
@@ -129,7 +129,7 @@ def report_command(
         page,
         results or [],
         suites=read_suites(suite or [], context_files(context_source, context_target)),
-        choices=Choices(window, attention_of, layer, examples, device),
+        options=ReportOptions(window, attention_of, layer, examples, device),
         plots=plots,
         overwrite=overwrite,
         command=shlex.join(["focat", *sys.argv[1:]]),

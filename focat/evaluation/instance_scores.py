@@ -43,6 +43,16 @@ def instance_scores(results: Sequence[InstanceResult], group_by: GroupBy) -> lis
     return scores
 
 
+def chance_levels(results: Sequence[InstanceResult]) -> dict[str, float]:
+    """Return the accuracy of guessing in per cent, by phenomenon, from the number of candidates of each instance."""
+    levels: dict[str, list[float]] = {}
+    for result in results:
+        candidates = max((len(scores) for scores in result.scores.values()), default=0)
+        if candidates:
+            levels.setdefault(result.phenomenon or "other", []).append(100 / candidates)
+    return {name: sum(shares) / len(shares) for name, shares in levels.items()}
+
+
 def check_unique(results: Sequence[InstanceResult], path: Path) -> None:
     """Raise an error if an instance occurs twice."""
     ((suite, instance), times), *_ = Counter((result.suite, result.id) for result in results).most_common(1)

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from focat.analysis.attention_map import AttentionMap, attention_map
-from focat.api import load
+from focat.corpus.document import Document
 from focat.corpus.readers import read_documents
 from focat.corpus.text_files import is_blank, read_lines
 from focat.errors import FocatError
-from focat.progress import Progress
+from focat.evaluation.translating import translate_documents
+from focat.progress import NULL_PROGRESS, Progress
+from focat.reporting.collect import ReportedRun
 from focat.reporting.examples import Disagreement
-from focat.reporting.gather import Trained
 from focat.reporting.plots import Heat, Plot, heat_plot
 from focat.run import load_system
 
@@ -23,7 +24,7 @@ _START = "(start)"
 
 
 @dataclass(frozen=True)
-class Window:
+class AttentionWindow:
     """Sentences of a window on both sides, the current one last, and where they come from."""
 
     source: Sequence[str]
@@ -39,12 +40,12 @@ class AttentionView:
     layer: int
     layers: int
     heads: int
-    window: Window
+    window: AttentionWindow
     plots: list[Plot]
 
 
-def read_window(path: Path, trained: Trained, device: str) -> Window:
-    """From a file: source sentences, a blank line, then their translations; without these, the system translates."""
+def read_window(path: Path, run: ReportedRun, device: str) -> AttentionWindow:
+    """Read a window: source sentences, a blank line, then their translations; without these, the system translates."""
     blocks: list[list[str]] = [[]]
     for line in read_lines(path):
         if is_blank(line):
@@ -59,15 +60,17 @@ def read_window(path: Path, trained: Trained, device: str) -> Window:
         )
     source = blocks[0]
     if len(blocks) == 1:
-        return Window(source, load(trained.run.path, device).translate(source), f"{path}, translated by {trained.name}")
+        system = load_system(run.run.path, device)
+        translated, _ = translate_documents(system, [Document(str(path), source, [""] * len(source))], NULL_PROGRESS)
+        return AttentionWindow(source, translated.hypotheses[0], f"{path}, translated by {run.name}")
     if len(blocks[1]) > len(source):
         raise FocatError(f"{path}: has {len(blocks[1])} target sentences for {len(source)} source sentences")
-    return Window(source, blocks[1], str(path))
+    return AttentionWindow(source, blocks[1], str(path))
 
 
-def find_window(trained: Trained, examples: Sequence[Disagreement], progress: Progress) -> Window | None:
-    """That of the first example whose answer lies in the context that the system sees; else one of its own corpora."""
-    windows = trained.settings.windows
+def find_window(run: ReportedRun, examples: Sequence[Disagreement], progress: Progress) -> AttentionWindow | None:
+    """The window of the first example that the system has the context for; else one of its corpora."""
+    windows = run.settings.windows
     for one in examples:
         if one.distance is None or 0 < one.distance <= windows.before:
             instance = one.instance
@@ -75,16 +78,16 @@ def find_window(trained: Trained, examples: Sequence[Disagreement], progress: Pr
             context = list(instance.target)[len(instance.target) - min(windows.target[0], len(instance.target)) :]
             target = [*context, instance.candidates[instance.right]]
             if _is_suitable(source, target):
-                return Window(source, target, f"{one.suite}, instance {one.id}, with its right answer")
+                return AttentionWindow(source, target, f"{one.suite}, instance {one.id}, with its right answer")
     try:
-        return next(_corpus_windows(trained), None)
+        return next(_corpus_windows(run), None)
     except FocatError as error:
-        progress.log(f"no window to look into: {error}")
+        progress.log(f"no window to show attention of: {error}")
         return None
 
 
-def _corpus_windows(trained: Trained) -> Iterator[Window]:
-    settings = trained.settings
+def _corpus_windows(run: ReportedRun) -> Iterator[AttentionWindow]:
+    settings = run.settings
     before, target_before = settings.windows.before, settings.windows.target[0]
     for split in ("test", "dev"):
         for corpus in getattr(settings.data, split):
@@ -93,27 +96,27 @@ def _corpus_windows(trained: Trained) -> Iterator[Window]:
                     source = document.source[last - before : last + 1]
                     target = document.target[last - target_before : last + 1]
                     if _is_suitable(source, target):
-                        yield Window(source, target, f"{split} split, document {number}, sentence {last + 1}")
+                        yield AttentionWindow(source, target, f"{split} split, document {number}, sentence {last + 1}")
 
 
 def _is_suitable(source: Sequence[str], target: Sequence[str]) -> bool:
     return all(side and all(side) and len(" ".join(side).split()) <= _WORDS for side in (source, target))
 
 
-def attention_view(trained: Trained, window: Window, layer: int | None, device: str) -> AttentionView:
+def attention_view(run: ReportedRun, window: AttentionWindow, layer: int | None, device: str) -> AttentionView:
     """Cross-attention and both kinds of self-attention: the mean of the heads of a layer, the last if none is given."""
-    system = load_system(trained.run.path, device)
+    system = load_system(run.run.path, device)
     words = attention_map(system.model, system.tokenizer, window.source, window.target).by_word()
     layers = min(len(words.encoder), len(words.decoder))
     if layer is not None and not 1 <= layer <= layers:
-        raise FocatError(f"--layer {layer}: the model of {trained.run.path} has layers 1 to {layers}")
+        raise FocatError(f"layer = {layer}: the model of {run.run.path} has layers 1 to {layers}")
     chosen = layer or layers
     heats = _heats(words, chosen - 1)
     plots = [
         heat_plot(
             f"attention-{name}",
             title,
-            f"{title} of {trained.name}, layer {chosen}, mean of {words.cross.shape[1]} heads, over the words of a "
+            f"{title} of {run.name}, layer {chosen}, mean of {words.cross.shape[1]} heads, over the words of a "
             f"window of {len(window.source)} sentences. {_strongest(heat)}",
             heat,
             across,
@@ -121,7 +124,7 @@ def attention_view(trained: Trained, window: Window, layer: int | None, device: 
         )
         for name, title, across, down, heat in heats
     ]
-    return AttentionView(trained.name, chosen, layers, words.cross.shape[1], window, plots)
+    return AttentionView(run.name, chosen, layers, words.cross.shape[1], window, plots)
 
 
 def _heats(words: AttentionMap, layer: int) -> list[tuple[str, str, str, str, Heat]]:
@@ -146,7 +149,7 @@ def _heats(words: AttentionMap, layer: int) -> list[tuple[str, str, str, str, He
 
 
 def _readable(word: str) -> str:
-    """A word with the letters that the tokenizer knows only by their bytes."""
+    """A word, with the characters that the tokenizer splits into bytes."""
     return re.sub(r"(?:<0x[0-9A-F]{2}>)+", lambda found: _decoded(found[0]), word)
 
 
@@ -155,7 +158,7 @@ def _decoded(pieces: str) -> str:
 
 
 def _strongest(heat: Heat) -> str:
-    """In words, where the current sentence looks most."""
+    """In words: for each word of the current sentence, what it attends to most."""
     found = []
     last = heat.row_sentences[-1]
     for i, word in enumerate(heat.rows):

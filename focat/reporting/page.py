@@ -13,16 +13,24 @@ from markupsafe import Markup, escape
 
 from focat._version import __version__
 from focat.errors import FocatError
+from focat.evaluation.instance_scores import chance_levels
 from focat.evaluation.suites import Suite
 from focat.files import check_output_file, write_atomic
 from focat.hardware import hardware
 from focat.progress import NULL_PROGRESS, Progress
-from focat.reporting.analyses import Part, analysis_parts, analysis_systems
+from focat.reporting.analysis_sections import AnalysisSection, analysed_systems, analysis_sections
 from focat.reporting.attention import AttentionView, attention_view, find_window, read_window
-from focat.reporting.examples import Disagreement, Marked, Tally, Translated, disagreements, translated_document
-from focat.reporting.gather import Results, Trained, gather, open_runs
-from focat.reporting.plots import Looks, Plot, looks_of, points_plot, training_plots
-from focat.reporting.tables import Table, contrast_tables, quality_tables, systems_table
+from focat.reporting.collect import CollectedResults, ReportedRun, collect_results, open_reported_runs
+from focat.reporting.examples import (
+    Disagreement,
+    DisagreementCount,
+    HighlightedText,
+    Translated,
+    disagreements,
+    translated_document,
+)
+from focat.reporting.plots import Plot, SeriesStyles, points_plot, series_styles, training_plots
+from focat.reporting.score_tables import ReportTable, SystemsTable, contrast_tables, quality_tables, systems_table
 
 EXAMPLES = 6  # shown if nothing else is asked for
 _SHAPES = {  # the markers of plots, in a box of 10 by 10
@@ -37,8 +45,8 @@ _SHAPES = {  # the markers of plots, in a box of 10 by 10
 
 
 @dataclass(frozen=True)
-class Choices:
-    """What may be chosen about a report."""
+class ReportOptions:
+    """What a report shows."""
 
     window: Path | None = None
     """A file with the window whose attention is shown; else one is found."""
@@ -53,26 +61,26 @@ class Choices:
 
 @dataclass(frozen=True)
 class Report:
-    """All that stands on the page."""
+    """Everything on the page."""
 
     names: list[str]
-    systems: Table | None
-    contrast: list[Table]
+    systems: SystemsTable | None
+    contrast: list[ReportTable]
     accuracy: Plot | None
-    quality: list[Table]
+    quality: list[ReportTable]
     disagreements: list[Disagreement]
-    tallies: list[Tally]
+    disagreement_counts: list[DisagreementCount]
     translated: list[Translated]
     attention: AttentionView | None
-    analyses: list[Part]
+    analyses: list[AnalysisSection]
     training: list[Plot]
-    looks: Looks
+    styles: SeriesStyles
 
     @property
     def plots(self) -> list[Plot]:
-        """All of them."""
+        """All plots of the page."""
         of_attention = self.attention.plots if self.attention else []
-        of_analyses = [plot for part in self.analyses for plot in part.plots]
+        of_analyses = [plot for section in self.analyses for plot in section.plots]
         return [*([self.accuracy] if self.accuracy else []), *of_attention, *of_analyses, *self.training]
 
 
@@ -82,19 +90,28 @@ def write_report(
     results: Sequence[str | Path] = (),
     examples: Sequence[Translated] = (),
     suites: Sequence[Suite] = (),
-    choices: Choices | None = None,
+    options: ReportOptions | None = None,
     plots: Path | None = None,
     overwrite: bool = False,
     command: str = "",
     progress: Progress = NULL_PROGRESS,
 ) -> Report:
-    """Write a page about these runs (`RUN` or `NAME=RUN`), and what was found on it.
+    """Write a page about runs and their results.
 
-    Results are taken from `RUN/results/` and from `results` (`FILE` or `NAME=FILE`). `examples` are documents to show
-    side by side, `suites` those that results are about, for their texts. `plots` is a folder for all plots as files.
+    Args:
+        runs: `RUN` or `NAME=RUN`; results are read from `RUN/results/`.
+        out: the page.
+        results: other files of results, `FILE` or `NAME=FILE`.
+        examples: documents to show side by side; one is chosen if none are given.
+        suites: the suites that results are about, for their texts.
+        options: what to show.
+        plots: a folder for all plots as files.
+        overwrite: whether to replace files that exist.
+        command: the command line, which the page shows.
+        progress: where progress is shown.
     """
     check_output_file(out, overwrite)
-    report = make_report(runs, results, examples, suites, choices or Choices(), progress)
+    report = make_report(runs, results, examples, suites, options or ReportOptions(), progress)
     if plots is not None:
         _write_plots(report.plots, plots, overwrite, progress)
     with progress.bar("page"):
@@ -107,36 +124,36 @@ def make_report(
     results: Sequence[str | Path],
     examples: Sequence[Translated],
     suites: Sequence[Suite],
-    choices: Choices,
+    options: ReportOptions,
     progress: Progress,
 ) -> Report:
-    """Gather everything there is; what is not there is left out."""
-    trained = open_runs(runs)
-    if choices.attention_of is not None and choices.attention_of not in [one.name for one in trained]:
-        names = ", ".join(one.name for one in trained)
-        raise FocatError(f"--attention-of {choices.attention_of}: no run has this name; choose from {names}")
+    """Collect everything that the page shows; a section without figures is left out."""
+    opened = open_reported_runs(runs)
+    if options.attention_of is not None and options.attention_of not in [run.name for run in opened]:
+        names = ", ".join(run.name for run in opened)
+        raise FocatError(f"attention_of = {options.attention_of}: no run has this name; choose from {names}")
     with progress.bar("results"):
-        found = gather(trained, results)
-        looks = looks_of(_names(trained, found, examples))
+        found = collect_results(opened, results)
+        styles = series_styles(_names(opened, found, examples))
         contrast, quality = contrast_tables(found), quality_tables(found)
-        apart, tallies = disagreements(found, suites, choices.examples)
-        side_by_side = list(examples) or [document for document in [translated_document(found, trained)] if document]
-        parts = analysis_parts(found, trained, looks)
+        examples_of_suites, counts = disagreements(found, suites, options.examples)
+        side_by_side = list(examples) or [document for document in [translated_document(found, opened)] if document]
+        sections = analysis_sections(found, opened, styles)
     with progress.bar("attention"):
-        view = _attention(trained, apart, choices, progress)
+        view = _attention(opened, examples_of_suites, options, progress)
     return Report(
-        list(looks),
-        systems_table(trained) if trained else None,
+        list(styles),
+        systems_table(opened) if opened else None,
         contrast,
-        _accuracy_plot(contrast, found, looks),
+        _accuracy_plot(contrast, found, styles),
         quality,
-        apart,
-        tallies,
+        examples_of_suites,
+        counts,
         side_by_side,
         view,
-        parts,
-        training_plots(trained, looks),
-        looks,
+        sections,
+        training_plots(opened, styles),
+        styles,
     )
 
 
@@ -150,8 +167,8 @@ def render(report: Report, command: str = "", date: datetime | None = None) -> s
         machine_date=when.isoformat(timespec="minutes"),
         version=__version__,
         hardware=hardware(),
-        mark=lambda name: _mark(name, report.looks),
-        marked=_marked,
+        mark=lambda name: _mark(name, report.styles),
+        highlighted=_highlighted,
         svg=lambda plot: Markup(plot.inline()),
     )
 
@@ -168,40 +185,35 @@ def _template() -> Template:
     return environment.get_template("page.html.j2")
 
 
-def _names(runs: Sequence[Trained], results: Results, examples: Sequence[Translated]) -> list[str]:
+def _names(runs: Sequence[ReportedRun], results: CollectedResults, examples: Sequence[Translated]) -> list[str]:
     """All systems on the page, runs first."""
-    files = [*results.answers, *results.evaluations]
-    names = [run.name for run in runs] + [file.system for file in files] + analysis_systems(results, runs)
+    systems = [file.system for file in results.instances] + [file.system for file in results.evaluations]
+    names = [run.name for run in runs] + systems + analysed_systems(results, runs)
     return list(dict.fromkeys(names + [name for example in examples for name in example.systems]))
 
 
 def _attention(
-    runs: Sequence[Trained], examples: Sequence[Disagreement], choices: Choices, progress: Progress
+    runs: Sequence[ReportedRun], examples: Sequence[Disagreement], options: ReportOptions, progress: Progress
 ) -> AttentionView | None:
     seeing = [run for run in runs if run.parameters and run.settings.windows.before and not run.settings.windows.after]
-    named = [run for run in runs if run.name == choices.attention_of]
+    named = [run for run in runs if run.name == options.attention_of]
     chosen = next(iter(named or seeing[-1:] or runs[-1:]), None)
-    if chosen is None or not chosen.parameters or (not named and not seeing and choices.window is None):
+    if chosen is None or not chosen.parameters or (not named and not seeing and options.window is None):
         return None
     found = (
-        read_window(choices.window, chosen, choices.device)
-        if choices.window
+        read_window(options.window, chosen, options.device)
+        if options.window
         else find_window(chosen, examples, progress)
     )
-    return None if found is None else attention_view(chosen, found, choices.layer, choices.device)
+    return None if found is None else attention_view(chosen, found, options.layer, options.device)
 
 
-def _accuracy_plot(tables: Sequence[Table], results: Results, looks: Looks) -> Plot | None:
-    """The first table of answers at a glance, with what guessing would give."""
+def _accuracy_plot(tables: Sequence[ReportTable], results: CollectedResults, styles: SeriesStyles) -> Plot | None:
+    """The first table of accuracies as a plot, with the chance level."""
     if not tables:
         return None
-    guesses: dict[str, list[float]] = {}
-    for record in (record for file in results.answers for record in file.records):
-        candidates = max((len(scores) for scores in (record.get("scores") or {}).values()), default=0)
-        if candidates:
-            guesses.setdefault(str(record.get("phenomenon") or "other"), []).append(100 / candidates)
-    chance = {name: sum(shares) / len(shares) for name, shares in guesses.items()}
-    return points_plot("accuracy", "Right answers, %", "right answers, %", tables[0].points, looks, chance, 100)
+    chance = chance_levels([instance for file in results.instances for instance in file.content])
+    return points_plot("accuracy", "Right answers, %", "right answers, %", tables[0].points, styles, chance, 100)
 
 
 def _write_plots(plots: Sequence[Plot], folder: Path, overwrite: bool, progress: Progress) -> None:
@@ -213,23 +225,23 @@ def _write_plots(plots: Sequence[Plot], folder: Path, overwrite: bool, progress:
         for ending in ("svg", "png"):
             path = folder / f"{plot.name}.{ending}"
             if path.exists() and not overwrite:
-                raise FocatError(f"{path}: exists; give another folder to --plots, or --overwrite")
+                raise FocatError(f"{path}: exists; give another folder for plots, or overwrite it")
     with progress.bar("plots", "files", 2 * len(plots)) as bar:
         for plot in plots:
             bar.advance(len(plot.write(folder)))
 
 
-def _mark(name: str, looks: Looks) -> Markup:
-    """A system's name behind its marker, as in all plots."""
-    look = looks[name]
+def _mark(name: str, styles: SeriesStyles) -> Markup:
+    """A system's name after its marker, as in all plots."""
+    style = styles[name]
     shape = Markup('<svg class="mark" viewBox="0 0 10 10" aria-hidden="true" style="fill: var(--{})">{}</svg>')
     return Markup('<span class="system">{}{}</span>').format(
-        shape.format(look.variable, Markup(_SHAPES[look.marker])), name
+        shape.format(style.variable, Markup(_SHAPES[style.marker])), name
     )
 
 
-def _marked(sentence: Marked) -> Markup:
-    """A sentence with its marked words."""
+def _highlighted(sentence: HighlightedText) -> Markup:
+    """A sentence with its highlighted words."""
     return Markup("").join(
-        Markup("<mark>{}</mark>").format(words.text) if words.marked else escape(words.text) for words in sentence
+        Markup("<mark>{}</mark>").format(span.text) if span.highlighted else escape(span.text) for span in sentence
     )

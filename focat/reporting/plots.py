@@ -1,7 +1,7 @@
 """Plots of a report: drawn once by matplotlib, then inline in the page or as files.
 
-In the page, colours become variables of its style sheet, so that a plot is as legible on dark paper as on light; and
-text stays text, in the type of the page.
+In the page, colours become variables of its style sheet, so that plots follow its light and dark themes; text stays
+text, in the font of the page.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from focat.evaluation.significance import Interval
 from focat.files import write_atomic
-from focat.reporting.gather import Trained
+from focat.reporting.collect import ReportedRun
 
 INK, FAINT, RULE = "#1d1d1b", "#66645f", "#c9c5bb"
 SERIES = ("#5f6470", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b27800", "#2a9fd6")
@@ -50,7 +50,7 @@ _STYLE = {
     "legend.labelcolor": INK,
     "lines.linewidth": 1.6,
     "text.color": INK,
-    "text.parse_math": False,  # a dollar is a dollar
+    "text.parse_math": False,  # dollar signs are text
     "xtick.color": RULE,
     "xtick.labelcolor": FAINT,
     "ytick.color": RULE,
@@ -59,8 +59,8 @@ _STYLE = {
 
 
 @dataclass(frozen=True)
-class Look:
-    """By what a system is known all over a page; not by colour alone."""
+class SeriesStyle:
+    """Colour, line and marker of a system in all plots; systems can be told apart without colour."""
 
     colour: str
     variable: str  # of the style sheet
@@ -68,13 +68,14 @@ class Look:
     marker: str
 
 
-Looks = Mapping[str, Look]
+SeriesStyles = Mapping[str, SeriesStyle]
+"""By system."""
 
 
-def looks_of(systems: Sequence[str]) -> Looks:
-    """A look for each system, the baseline's first."""
+def series_styles(systems: Sequence[str]) -> SeriesStyles:
+    """A style for each system, the baseline's first."""
     return {
-        name: Look(
+        name: SeriesStyle(
             SERIES[i % len(SERIES)],
             f"s{i % len(SERIES)}",
             _STROKES[i % len(_STROKES)],
@@ -84,28 +85,28 @@ def looks_of(systems: Sequence[str]) -> Looks:
     }
 
 
-Draw = Callable[[bool], Figure]
-"""Draws the plot; with a legend of its own if so asked, as a file needs it."""
+DrawPlot = Callable[[bool], Figure]
+"""Draws a plot; with a legend, for a file, or without, for the page, which has its own."""
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot by name, what it shows in words, and what draws it."""
+    """A plot: its name, what it shows in words, and the function that draws it."""
 
     name: str
     title: str
-    about: str  # for who cannot see it
-    draw: Draw
+    about: str  # alternative text
+    draw: DrawPlot
 
     def inline(self) -> str:
         """SVG to stand inside a page."""
         drawn = next(self._drawn("svg", legend=False, **{"svg.fonttype": "none"})).decode()
         svg = drawn[drawn.index("<svg") :]
         svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->|<style.*?</style>", "", svg, flags=re.DOTALL)
-        return re.sub(r"<[^>]*>", lambda tag: self._at_home(tag[0]), svg)  # in text, < and > are escaped
+        return re.sub(r"<[^>]*>", lambda tag: self._inline_tag(tag[0]), svg)  # in text, < and > are escaped
 
-    def _at_home(self, tag: str) -> str:
-        """A tag of the plot as one of the page."""
+    def _inline_tag(self, tag: str) -> str:
+        """A tag of a standalone SVG file, changed to be part of the page."""
         if tag.startswith("<svg"):
             view = re.findall(r'viewBox="[^"]*"', tag)[0]
             width = float(view.split()[2]) * 4 / 3  # from points
@@ -123,28 +124,28 @@ class Plot:
         return paths
 
     def _drawn(self, *kinds: str, legend: bool, **style: str) -> Iterator[bytes]:
-        # Files may be put on any paper: white is the one that their colours are made for.
-        paper = "white" if legend else "none"
-        changed: Any = {**_STYLE, "font.sans-serif": _typefaces(), "svg.hashsalt": self.name, **style}
+        # A file may be shown on any background: white is the one that its colours are made for.
+        background = "white" if legend else "none"
+        changed: Any = {**_STYLE, "font.sans-serif": _fonts(), "svg.hashsalt": self.name, **style}
         with mpl.rc_context(changed), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Glyph .* missing")  # a box stands for it
+            warnings.filterwarnings("ignore", message="Glyph .* missing")  # it is drawn as a box
             figure = self.draw(legend)
             for kind in kinds:
                 file = BytesIO()
                 undated = {"Date": None} if kind == "svg" else {}
-                figure.savefig(file, format=kind, dpi=200, facecolor=paper, metadata=undated)
-                figure.set_layout_engine("none")  # once is enough
+                figure.savefig(file, format=kind, dpi=200, facecolor=background, metadata=undated)
+                figure.set_layout_engine("none")  # the layout is computed once
                 yield file.getvalue()
 
 
 @cache
-def _typefaces() -> list[str]:
-    """Those of many alphabets that are installed here; a letter that one lacks is taken from the next."""
-    there = {face.name for face in fontManager.ttflist}
+def _fonts() -> list[str]:
+    """Installed fonts for many scripts; a glyph that one lacks is taken from the next."""
+    installed = {face.name for face in fontManager.ttflist}
     others = [
         f"Noto Sans {script}" for script in ("CJK SC", "CJK JP", "CJK KR", "Arabic", "Hebrew", "Devanagari", "Thai")
     ]
-    return ["DejaVu Sans", *(name for name in ("Noto Sans", *others) if name in there)]
+    return ["DejaVu Sans", *(name for name in ("Noto Sans", *others) if name in installed)]
 
 
 _LONGEST = 30  # characters of a label
@@ -159,14 +160,14 @@ CURVES = {  # of log.jsonl
 }
 
 
-def training_plots(runs: Sequence[Trained], looks: Looks) -> list[Plot]:
+def training_plots(runs: Sequence[ReportedRun], styles: SeriesStyles) -> list[Plot]:
     """One plot for each figure that any of the runs has logged more than once."""
     plots = []
     for name, (title, unit) in CURVES.items():
         series = {t.name: _curve(t.logged("train"), name) for t in runs}
         checks = {t.name: _curve(t.logged("validation"), name) for t in runs}
         if any(len(updates) > 1 for updates, _ in series.values()):
-            plots.append(curves_plot(f"training-{name.replace('_', '-')}", title, unit, series, checks, looks))
+            plots.append(curves_plot(f"training-{name.replace('_', '-')}", title, unit, series, checks, styles))
     return plots
 
 
@@ -179,8 +180,9 @@ def _curve(records: Sequence[Mapping[str, object]], name: str) -> Curve:
 
 
 def curves_plot(
-    name: str, title: str, unit: str, series: Mapping[str, Curve], checks: Mapping[str, Curve], looks: Looks
+    name: str, title: str, unit: str, series: Mapping[str, Curve], checks: Mapping[str, Curve], styles: SeriesStyles
 ) -> Plot:
+    """Curves along training, with validations (`checks`) as marks."""
     ends = [
         f"{system} {values[0]:.3g} at update {updates[0]:,}, {values[-1]:.3g} at update {updates[-1]:,}"
         for system, (updates, values) in series.items()
@@ -193,9 +195,9 @@ def curves_plot(
         for system, (updates, values) in series.items():
             if not updates:
                 continue
-            look = looks[system]
-            axes.plot(updates, values, color=look.colour, linestyle=look.stroke, label=system)
-            axes.plot(*checks[system], color=look.colour, linestyle="", marker=look.marker, markersize=4.5)
+            style = styles[system]
+            axes.plot(updates, values, color=style.colour, linestyle=style.stroke, label=system)
+            axes.plot(*checks[system], color=style.colour, linestyle="", marker=style.marker, markersize=4.5)
         _title(figure, f"{title}, {unit}" if unit else title)
         axes.set_xlabel("updates")
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
@@ -204,7 +206,7 @@ def curves_plot(
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
         shown = [value for _, values in series.values() for value in values]
         if name.endswith(_LOSSES) and min(shown) > 0 and max(shown) > 2 * min(shown):
-            axes.set_yscale("log")  # or the first updates would make all others look the same
+            axes.set_yscale("log")  # the first updates would flatten the rest of the curve
             axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0)))
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axes.yaxis.set_minor_locator(NullLocator())
@@ -225,7 +227,7 @@ def points_plot(
     title: str,
     unit: str,
     points: Points,
-    looks: Looks,
+    styles: SeriesStyles,
     chance: Mapping[str, float] | None = None,
     most: float | None = None,
 ) -> Plot:
@@ -238,19 +240,19 @@ def points_plot(
     )
 
     def draw(legend: bool) -> Figure:
-        lane = min(0.26, 0.75 / len(points))  # what systems are apart, in rows
+        lane = min(0.26, 0.75 / len(points))  # distance between systems, in rows
         height = 0.75 + len(rows) * max(0.34, 0.14 * len(points)) + (0.25 if legend else 0)
         figure = Figure((4.8 + (_legend_width(points) if legend else 0), height), layout="constrained")
         axes = figure.subplots()
         for i, (system, figures) in enumerate(points.items()):
-            look, offset = looks[system], (i - (len(points) - 1) / 2) * lane
+            style, offset = styles[system], (i - (len(points) - 1) / 2) * lane
             for j, row in enumerate(rows):
                 if row in figures and (interval := figures[row][1]) is not None:
-                    axes.plot(interval, [j + offset] * 2, color=look.colour, linewidth=1.4, solid_capstyle="butt")
-            there = [(figures[row][0], j + offset) for j, row in enumerate(rows) if row in figures]
-            x, y = zip(*there, strict=True)
+                    axes.plot(interval, [j + offset] * 2, color=style.colour, linewidth=1.4, solid_capstyle="butt")
+            shown = [(figures[row][0], j + offset) for j, row in enumerate(rows) if row in figures]
+            x, y = zip(*shown, strict=True)
             axes.plot(
-                x, y, color=look.colour, linestyle="", marker=look.marker, markersize=5.5, label=system, clip_on=False
+                x, y, color=style.colour, linestyle="", marker=style.marker, markersize=5.5, label=system, clip_on=False
             )
         for j, row in enumerate(rows):
             if row in chance:
@@ -274,7 +276,7 @@ def points_plot(
 
 
 def bars_plot(
-    name: str, title: str, unit: str, label: str, bars: Mapping[str, Mapping[str, float]], looks: Looks
+    name: str, title: str, unit: str, label: str, bars: Mapping[str, Mapping[str, float]], styles: SeriesStyles
 ) -> Plot:
     """Figures of systems side by side in groups, as the paper shows robustness."""
     groups = list(dict.fromkeys(group for figures in bars.values() for group in figures))
@@ -288,10 +290,10 @@ def bars_plot(
         axes = figure.subplots()
         width = min(0.8 / len(bars), 0.3)
         for i, (system, figures) in enumerate(bars.items()):
-            there = [j for j, group in enumerate(groups) if group in figures]
-            places = [j + (i - (len(bars) - 1) / 2) * width for j in there]
-            heights = [figures[groups[j]] for j in there]
-            axes.bar(places, heights, width * 0.88, color=looks[system].colour, label=system)
+            shown = [j for j, group in enumerate(groups) if group in figures]
+            positions = [j + (i - (len(bars) - 1) / 2) * width for j in shown]
+            heights = [figures[groups[j]] for j in shown]
+            axes.bar(positions, heights, width * 0.88, color=styles[system].colour, label=system)
         axes.set_xticks(range(len(groups)), groups)
         axes.tick_params(axis="x", length=0)
         _title(figure, f"{title}, {unit}" if unit else title)
@@ -320,10 +322,10 @@ def heat_plot(name: str, title: str, about: str, heat: Heat, across: str, down: 
         height, width = heat.weights.shape
         across_words, down_words = list(map(_short, heat.columns)), list(map(_short, heat.rows))
         cell, letter = 0.185, 0.078  # inches
-        room = [0.55 + letter * max(map(len, words)) for words in (down_words, across_words)]
-        figure = Figure((cell * width + room[0], cell * height + room[1]), layout="constrained")
+        margins = [0.55 + letter * max(map(len, words)) for words in (down_words, across_words)]
+        figure = Figure((cell * width + margins[0], cell * height + margins[1]), layout="constrained")
         axes = figure.subplots()
-        # One colour, more or less of it: right on any paper.
+        # One colour, more or less opaque: it works on any background.
         colour = np.array(mpl.colors.to_rgb(SERIES[1]))
         opaque = np.sqrt(heat.weights / max(float(heat.weights.max()), 1e-9))  # small weights stay visible
         image = np.concatenate([np.broadcast_to(colour, (height, width, 3)), opaque[..., None]], -1)
@@ -356,17 +358,17 @@ def heat_plot(name: str, title: str, about: str, heat: Heat, across: str, down: 
 
 
 def _title(figure: Figure, text: str) -> None:
-    """At the left edge, above everything."""
+    """A title at the left edge, above everything."""
     figure.suptitle(text, x=0.01, ha="left", fontsize=10, color=INK)
 
 
 def _short(label: str) -> str:
-    """What is too long to stand beside a plot is cut."""
+    """A label, cut if it is too long to stand beside a plot."""
     return label if len(label) <= _LONGEST else f"{label[: _LONGEST - 1]}…"
 
 
 def _borders(sentences: Sequence[int]) -> list[float]:
-    """Between which words a sentence ends."""
+    """Where one sentence ends and the next begins, between words."""
     return [i + 0.5 for i in range(len(sentences) - 1) if sentences[i] != sentences[i + 1]]
 
 

@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from focat.reporting.examples import Translated
-from focat.reporting.page import Choices, write_report
+from focat.reporting.page import ReportOptions, write_report
 from tests.evaluation.commands import focat, refused
 from tests.reporting.pages import Page
 from tests.training.runs import records
@@ -230,7 +230,7 @@ def test_hostile_text(shop, tmp_path):
     results = [f"base={tmp_path}/True.jsonl", f"{HOSTILE}={tmp_path}/False.jsonl"]
     documents = [Translated(HOSTILE, [HOSTILE], {"base": ["a"], HOSTILE: [HOSTILE]}, [HOSTILE])]
     out = tmp_path / "page.html"
-    write_report(runs, out, results, documents, choices=Choices(window=window), command=HOSTILE)
+    write_report(runs, out, results, documents, options=ReportOptions(window=window), command=HOSTILE)
     page = Page(out.read_text(encoding="utf-8"))
     assert not page.all("script")
     assert not page.all("b")
@@ -299,8 +299,8 @@ def test_refused(shop, tmp_path):
     assert "suites/deixis.json: is no result of" in no("base", *out, "--results", "suites/deixis.json")
     (tmp_path / "cut.jsonl").write_text('{"suite": "deixis", "id": 1, "correct": true}\n{"suite": ')
     assert "cut.jsonl, line 2: is no JSON object" in no("base", *out, "--results", tmp_path / "cut.jsonl")
-    assert "--layer 9: the model of focused has layers 1 to 1" in no("focused", *out, "--layer", 9)
-    assert "--attention-of you: no run has this name; choose from base, focused" in no(
+    assert "layer = 9: the model of focused has layers 1 to 1" in no("focused", *out, "--layer", 9)
+    assert "attention_of = you: no run has this name; choose from base, focused" in no(
         "base", "focused", *out, "--attention-of", "you"
     )
     (tmp_path / "window.txt").write_text("one\n\ntwo\n\nthree\n")

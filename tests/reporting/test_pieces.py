@@ -8,22 +8,23 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from focat.reporting.examples import Stretch, disagreements, marked
-from focat.reporting.gather import ResultFile, Results
-from focat.reporting.plots import SERIES, Heat, bars_plot, heat_plot, looks_of, points_plot
+from focat.evaluation.results import InstanceResult
+from focat.reporting.collect import CollectedResults, ResultFile
+from focat.reporting.examples import Span, disagreements, highlight
+from focat.reporting.plots import SERIES, Heat, bars_plot, heat_plot, points_plot, series_styles
 
 
-def test_marked():
-    assert marked("Sie gehört mir.", "Er gehört mir.") == [Stretch("Sie", True), Stretch(" gehört mir.")]
-    assert marked("Hast du Zeit?", "Haben Sie Zeit?") == [
-        Stretch("Hast", True),
-        Stretch(" "),
-        Stretch("du", True),
-        Stretch(" Zeit?"),
+def test_words_that_differ_are_highlighted():
+    assert highlight("Sie gehört mir.", "Er gehört mir.") == [Span("Sie", True), Span(" gehört mir.")]
+    assert highlight("Hast du Zeit?", "Haben Sie Zeit?") == [
+        Span("Hast", True),
+        Span(" "),
+        Span("du", True),
+        Span(" Zeit?"),
     ]
-    assert marked("ja", "ja") == [Stretch("ja")]
-    assert marked("", "ja") == []
-    assert "".join(run.text for run in marked(" a  b, c", "b")) == " a  b, c"
+    assert highlight("ja", "ja") == [Span("ja")]
+    assert highlight("", "ja") == []
+    assert "".join(run.text for run in highlight(" a  b, c", "b")) == " a  b, c"
 
 
 def _answers(system, rights):
@@ -43,24 +44,24 @@ def _answers(system, rights):
         }
         for i, (phenomenon, distance, right) in enumerate(rights)
     ]
-    return ResultFile(system, None, records)
+    return ResultFile(system, None, [InstanceResult(**record) for record in records])
 
 
-def test_disagreements_differ_as_much_as_they_can():
+def test_chosen_disagreements_are_varied():
     kinds = [("a", 1), ("a", 1), ("a", 2), ("a", 1), ("b", 1), ("b", 1)]
     base = _answers("base", [(*kind, right) for kind, right in zip(kinds, [0, 0, 0, 1, 0, 1], strict=True)])
     other = _answers("other", [(*kind, right) for kind, right in zip(kinds, [1, 1, 1, 0, 1, 1], strict=True)])
-    found, tallies = disagreements(Results([base, other]), [], 4)
+    found, counts = disagreements(CollectedResults([base, other]), [], 4)
     # b has one on which they part; of a, one that base has right, and two distances of the others
     assert [(one.phenomenon, one.id) for one in found] == [("a", "0"), ("a", "3"), ("a", "2"), ("b", "4")]
     assert [(c.right, c.chosen_by, c.text[0]) for c in found[1].candidates] == [
-        (True, ["base"], Stretch("er", True)),
-        (False, ["other"], Stretch("sie", True)),
+        (True, ["base"], Span("er", True)),
+        (False, ["other"], Span("sie", True)),
     ]
     assert found[0].context == [("context 0", "Kontext 0", True)]
-    (tally,) = tallies
-    assert (tally.only_first, tally.only_second) == (1, 4)
-    assert disagreements(Results([base]), [], 4) == ([], [])
+    (count,) = counts
+    assert (count.only_first, count.only_second) == (1, 4)
+    assert disagreements(CollectedResults([base]), [], 4) == ([], [])
 
 
 @pytest.fixture
@@ -91,8 +92,8 @@ def test_heat_map(heat):
 
 
 def test_inline_plots_take_the_colours_of_the_page():
-    looks = looks_of(["base", "focused"])
-    plot = bars_plot("bars", "Bars", "%", "", {"base": {"one": 1.0}, "focused": {"one": 2.0}}, looks)
+    styles = series_styles(["base", "focused"])
+    plot = bars_plot("bars", "Bars", "%", "", {"base": {"one": 1.0}, "focused": {"one": 2.0}}, styles)
     svg = plot.inline()
     assert "var(--s0)" in svg
     assert "var(--s1)" in svg
@@ -105,7 +106,7 @@ def test_inline_plots_take_the_colours_of_the_page():
 def test_points_stand_where_their_figures_are():
     """A figure at the middle of the axis is in the middle of the picture of it."""
     points = {"base": {"one": (50.0, None)}, "focused": {"one": (0.0, None), "two": (100.0, None)}}
-    plot = points_plot("points", "Points", "%", points, looks_of(["base", "focused"]), {}, 100)
+    plot = points_plot("points", "Points", "%", points, series_styles(["base", "focused"]), {}, 100)
     places = re.findall(
         r'<use [^>]*href="#points-([^"]*)" x="([\d.]+)" y="[\d.]+" style="fill: var\(--(s\d)\)', plot.inline()
     )
@@ -114,6 +115,6 @@ def test_points_stand_where_their_figures_are():
     assert "base 50" in plot.about
 
 
-def test_looks_never_run_out():
-    looks = looks_of([f"system {i}" for i in range(20)])
-    assert len({(look.colour, look.stroke, look.marker) for look in looks.values()}) >= 7
+def test_any_number_of_systems_has_styles():
+    styles = series_styles([f"system {i}" for i in range(20)])
+    assert len({(style.colour, style.stroke, style.marker) for style in styles.values()}) >= 7

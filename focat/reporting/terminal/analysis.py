@@ -1,27 +1,24 @@
-"""Results of `focat analyse` in a terminal: systems side by side, with stars where they differ from the first."""
+"""Results of `focat analyse` as tables: systems side by side, with stars where they differ from the first."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
 
 from focat.analysis.results import (
     ENTROPY_ORDERS,
     STACKS,
     AnalysisResults,
     Dropped,
-    DroppedSentenceResult,
     LoggedLosses,
     PhenomenonEffect,
     RobustnessResults,
     StackAttention,
-    SystemAnalysis,
 )
 from focat.choices import AttentionDetail, DropSide
+from focat.reporting.table import MISSING, Row, Table, number, print_lines, print_table, row
 
 _STACKS = {
     "encoder": "encoder self-attention",
@@ -31,216 +28,224 @@ _STACKS = {
     "all": "all attention",
 }
 _SHOWN_VALIDATIONS = 8
-_MISSING = "–"
 
 
 def show_analysis(results: AnalysisResults, detail: AttentionDetail | None, console: Console) -> None:
     """Print a table for each analysis; with `detail`, attention by layer or by head too."""
     corpus = results.corpus
-    console.print(f"{corpus.name}: {corpus.sentences:,} sentences, {corpus.documents:,} documents", soft_wrap=True)
-    stars = {(finding.system, finding.column): finding.stars for finding in results.findings}
-    tables = _Tables(results.systems, stars, console)
-    tables.attention()
-    if detail is not None:
-        tables.attention_by(detail)
-    tables.losses()
-    tables.curves()
-    tables.robustness()
-    tables.context()
-    tables.phenomena()
+    print_lines([f"{corpus.name}: {corpus.sentences:,} sentences, {corpus.documents:,} documents"], console)
+    for table in _AnalysisTables(results).all(detail):
+        if table.rows:
+            console.print("")
+            print_table(table, console)
     if len(results.systems) > 1:
         first = next(iter(results.systems))
-        console.print(f"\n* p < 0.05, ** p < 0.01 against {first}, corrected within each part (Holm)")
+        console.print("")
+        print_lines([f"* p < 0.05, ** p < 0.01 against {first}, corrected within each part (Holm)"], console)
 
 
-class _Tables:
-    """Prints tables: a column for each system, or a row where columns are sizes or sentences."""
+class _AnalysisTables:
+    """Tables with a column for each system, or a row where columns are window sizes or sentences."""
 
-    def __init__(
-        self, systems: Mapping[str, SystemAnalysis], stars: Mapping[tuple[str, str], str], console: Console
-    ) -> None:
-        self.systems, self.stars, self.console = systems, stars, console
+    def __init__(self, results: AnalysisResults) -> None:
+        self.systems = results.systems
+        self.stars = {(finding.system, finding.column): finding.stars for finding in results.findings}
 
-    def show(self, table: Table, note: str) -> None:
-        if table.row_count:
-            self.console.print("", table)
-            self.console.print(Text(note), soft_wrap=True)
+    def all(self, detail: AttentionDetail | None) -> Iterator[Table]:
+        """All tables, in the order of the analyses; those of analyses that were not run are empty."""
+        yield self.attention()
+        if detail is not None:
+            yield self.attention_by(detail)
+        yield from (self.losses(), self.curves(), self.robustness(), self.context(), self.phenomena())
 
-    def cell(self, system: str, score: str, value: float | None, digits: int = 3, sign: str = "") -> str:
+    def cell(self, system: str, score: str, value: float | None, decimals: int = 3, sign: str = "") -> str:
         """A figure with its stars."""
-        return _number(value, digits, sign) + self.stars.get((system, score), "")
+        return number(value, decimals, sign) + self.stars.get((system, score), "")
 
-    def attention(self) -> None:
-        table = _table("Attention", "", "", *self.systems)
+    def attention(self) -> Table:
+        """Share and entropy of each kind of attention."""
         found = {name: system.attention for name, system in self.systems.items() if system.attention}
-        if not found:
-            return
-        rows: list[tuple[str, str, str, Mapping[str, float | None], bool]] = []
-        for stack in STACKS:
-            shares = {name: attention.share[stack] for name, attention in found.items()}
-            rows.append((f"attention.share.{stack}", "share", _STACKS[stack], shares, stack == "cross"))
-        for order in ENTROPY_ORDERS:
-            for group, label in _STACKS.items():
-                entropies = {name: attention.entropy[order][group] for name, attention in found.items()}
-                score = f"attention.entropy.{order}.{group}"
-                rows.append((score, f"entropy, {order}", label, entropies, group == "all"))
-        for score, what, label, values, last in rows:
-            cells = (self.cell(system, score, value) for system, value in values.items())
-            table.add_row(what, label, *cells, end_section=last)
-        self.show(table, "share: of the current sentence's attention, what stays on it; entropy in nats")
-
-    def attention_by(self, by: AttentionDetail) -> None:
-        """For each layer, or each head: share / entropy."""
-        table = _table(f"Attention by {by}", "", by, *self.systems)
-        found = [system.attention for system in self.systems.values() if system.attention]
+        rows = []
         for stack in STACKS if found else ():
-            columns = [_entries(attention.stacks[stack], by) for attention in found]
+            cells = [self.cell(name, f"attention.share.{stack}", of.share[stack]) for name, of in found.items()]
+            rows.append(row("share", _STACKS[stack], *cells, end_section=stack == "cross"))
+        for order in ENTROPY_ORDERS if found else ():
+            for group, label in _STACKS.items():
+                score = f"attention.entropy.{order}.{group}"
+                cells = [self.cell(name, score, of.entropy[order][group]) for name, of in found.items()]
+                rows.append(row(f"entropy, {order}", label, *cells, end_section=group == "all"))
+        note = "share: of the current sentence's attention, what stays on it; entropy in nats"
+        return Table("Attention", ("", "", *found), rows, (note,), labels=2)
+
+    def attention_by(self, detail: AttentionDetail) -> Table:
+        """Share / entropy of each layer, or each head."""
+        found = {name: system.attention for name, system in self.systems.items() if system.attention}
+        rows = []
+        for stack in STACKS:
+            columns = [_details(attention.stacks[stack], detail) for attention in found.values()]
             names = list(dict.fromkeys(name for column in columns for name in column))
             for name in names:
-                cells = (column.get(name, _MISSING) for column in columns)
-                table.add_row(_STACKS[stack], name, *cells, end_section=name == names[-1])
-        orders = f", {ENTROPY_ORDERS[0]} / {ENTROPY_ORDERS[1]}" if by == "layer" else ""
-        self.show(table, f"share / entropy{orders}")
+                cells = [column.get(name, MISSING) for column in columns]
+                rows.append(row(_STACKS[stack], name, *cells, end_section=name == names[-1]))
+        orders = f", {ENTROPY_ORDERS[0]} / {ENTROPY_ORDERS[1]}" if detail == "layer" else ""
+        return Table(f"Attention by {detail}", ("", detail, *found), rows, (f"share / entropy{orders}",), labels=2)
 
-    def losses(self) -> None:
-        table = _table("Losses per token", "", *self.systems)
+    def losses(self) -> Table:
+        """Losses of the current sentence and of context."""
         found = {name: system.losses.end for name, system in self.systems.items() if system.losses}
-        for field in ("current", "context", "ratio") if found else ():
-            cells = (self.cell(name, f"losses.{field}", getattr(losses, field)) for name, losses in found.items())
-            table.add_row("current / context" if field == "ratio" else field, *cells)
-        self.show(table, "nats, without label smoothing; the ratio is of windows with context")
+        rows = []
+        for field, label in {"current": "current", "context": "context", "ratio": "current / context"}.items():
+            cells = [self.cell(name, f"losses.{field}", getattr(losses, field)) for name, losses in found.items()]
+            rows += [row(label, *cells)] if found else []
+        note = "nats, without label smoothing; the ratio is of windows with context"
+        return Table("Losses per token", ("", *found), rows, (note,))
 
-    def curves(self) -> None:
+    def curves(self) -> Table:
         """Some validations of each run, the best among them."""
-        table = _table("Validations along training", "", "update", "current", "context", "ratio")
+        rows = []
         for name, system in self.systems.items():
             validations = system.losses.curves.validation if system.losses else []
-            for row in _some(validations):
-                best = " (best so far)" if row.best else ""
-                figures = map(_number, (row.current, row.context, row.ratio))
-                table.add_row(Text(name), f"{row.update:,}{best}", *figures, end_section=row is validations[-1])
-        self.show(table, "with label smoothing, as logged")
+            for logged in _sample(validations):
+                best = " (best so far)" if logged.best else ""
+                figures = map(number, (logged.current, logged.context, logged.ratio))
+                rows.append(row(name, f"{logged.update:,}{best}", *figures, end_section=logged is validations[-1]))
+        columns = ("", "update", "current", "context", "ratio")
+        return Table("Validations along training", columns, rows, ("with label smoothing, as logged",), labels=2)
 
-    def robustness(self) -> None:
-        """A row for each figure and system, a column for each size."""
+    def robustness(self) -> Table:
+        """A row for each score and system, a column for each window size."""
         results = {name: system.robustness for name, system in self.systems.items() if system.robustness}
-        found = {name: _by_size(robustness) for name, robustness in results.items()}
-        sizes = sorted({size for figures in found.values() for _, size in figures})
-        table = _table("Window sizes", "", "", *map(str, sizes))
-        for score in dict.fromkeys(score for figures in found.values() for score, _ in figures):
-            digits = 3 if score == "loss" else 2 if score == "bleu" else 1
-            label = {"loss": "loss of current", "bleu": "BLEU"}.get(score, score.replace("accuracy.", "right %, "))
-            for system, figures in found.items():
+        found = {name: figures_by_size(robustness) for name, robustness in results.items()}
+        sizes = sorted({size for scores in found.values() for values in scores.values() for size in values})
+        rows = []
+        for score in dict.fromkeys(score for scores in found.values() for score in scores):
+            for system, scores in found.items():
                 cells = []
                 for size in sizes:
-                    cell = self.cell(system, f"robustness.{score}.{size}", figures.get((score, size)), digits)
-                    unseen = size > results[system].trained and (score, size) in figures
-                    cells.append(Text(f"[{cell}]" if unseen else cell))
-                table.add_row(Text(label), Text(system), *cells, end_section=system == list(found)[-1])
-        self.show(table, "in brackets: larger than any window in training")
+                    value = scores.get(score, {}).get(size)
+                    cell = self.cell(system, f"robustness.{score.name}.{size}", value, score.decimals)
+                    larger = size > results[system].trained and value is not None
+                    cells.append(f"[{cell}]" if larger else cell)
+                rows.append(row(score.label, system, *cells, end_section=system == list(found)[-1]))
+        note = "in brackets: larger than any window in training"
+        return Table("Window sizes", ("", "", *map(str, sizes)), rows, (note,), labels=2)
 
-    def context(self) -> None:
+    def context(self) -> Table:
         """Log-probability lost without each sentence."""
         found = {
-            name: {(row.sides, row.dropped): row for row in system.context.dropped}
+            name: {(one.sides, one.dropped): one for one in system.context.dropped}
             for name, system in self.systems.items()
             if system.context
         }
-        columns = list(dict.fromkeys(what for rows in found.values() for _, what in rows))
-        table = _table("What context sentences contribute", "", "", *map(_dropped, columns))
-        for sides in dict.fromkeys(sides for rows in found.values() for sides, _ in rows):
-            for system, rows in found.items():
-                cells = [self._contribution(system, sides, what, rows.get((sides, what))) for what in columns]
-                table.add_row(_sides(sides), Text(system), *cells)
-        self.show(
-            table,
-            "log-probability per token of the current sentence, with it less without it; † differs from 0 (p < 0.05)",
-        )
+        columns = list(dict.fromkeys(dropped for results in found.values() for _, dropped in results))
+        rows = []
+        for sides in dict.fromkeys(sides for results in found.values() for sides, _ in results):
+            for system, results in found.items():
+                cells = []
+                for dropped in columns:
+                    one = results.get((sides, dropped))
+                    value = None if one is None else one.per_token
+                    dagger = "†" if one is not None and one.corrected < 0.05 else ""
+                    cells.append(self.cell(system, f"context.{sides}.{dropped}", value, 4, "+") + dagger)
+                rows.append(row(_sides(sides), system, *cells))
+        title = "What context sentences contribute"
+        note = "log-probability per token of the current sentence, with it less without it; † differs from 0 (p < 0.05)"
+        return Table(title, ("", "", *map(dropped_label, columns)), rows, (note,), labels=2)
 
-    def _contribution(self, system: str, sides: DropSide, what: Dropped, row: DroppedSentenceResult | None) -> str:
-        per_token, mark = (None, "") if row is None else (row.per_token, "†" if row.corrected < 0.05 else "")
-        return self.cell(system, f"context.{sides}.{what}", per_token, 4, "+") + mark
-
-    def phenomena(self) -> None:
+    def phenomena(self) -> Table:
         """Accuracy with and without each sentence, and how the margin changes."""
         found = {
-            name: {(row.phenomenon, row.distance, row.sides, row.dropped): row for row in system.context.phenomena}
+            name: {(one.phenomenon, one.distance, one.sides, one.dropped): one for one in system.context.phenomena}
             for name, system in self.systems.items()
             if system.context
         }
-        rows = [row for of_system in found.values() for row in of_system.values()]
-        columns = list(dict.fromkeys(row.dropped for row in rows if row.dropped is not None))
-        headers = ("phenomenon", "decided at", "from", "", "with all", *map(_dropped, columns))
-        table = _table("Right answers without a context sentence, %", *headers)
-        groups = list(dict.fromkeys((row.phenomenon, row.distance) for row in rows))
+        effects = [one for of_system in found.values() for one in of_system.values()]
+        columns = list(dict.fromkeys(one.dropped for one in effects if one.dropped is not None))
+        groups = list(dict.fromkeys((one.phenomenon, one.distance) for one in effects))
+        rows: list[Row] = []
         for i, (phenomenon, distance) in enumerate(groups):
-            for system, of_system in found.items():
-                mine = [row for row in of_system.values() if (row.phenomenon, row.distance) == (phenomenon, distance)]
-                for sides in dict.fromkeys(row.sides for row in mine if row.sides is not None):
-                    at = "any" if distance is None else str(distance)
-                    cells = []
-                    for what in columns:
-                        score = f"context.margin.{phenomenon}.{sides}.{what}"
-                        star = "" if distance is not None else self.stars.get((system, score), "")
-                        cells.append(_effect(of_system.get((phenomenon, distance, sides, what)), star))
-                    kept = _number(of_system[phenomenon, distance, None, None].accuracy, 1)
-                    table.add_row(Text(phenomenon), at, _sides(sides), Text(system), kept, *cells)
             following = groups[i + 1][0] if i + 1 < len(groups) else None
-            if distance is None or following != phenomenon:
-                table.add_section()
-        self.show(table, "in brackets: how the margin between the right and the best wrong candidate moves")
+            ends = distance is None or following != phenomenon
+            lines = []
+            for system, of_system in found.items():
+                own = [one for one in of_system.values() if (one.phenomenon, one.distance) == (phenomenon, distance)]
+                for sides in dict.fromkeys(one.sides for one in own if one.sides is not None):
+                    cells = []
+                    for dropped in columns:
+                        score = f"context.margin.{phenomenon}.{sides}.{dropped}"
+                        star = self.stars.get((system, score), "") if distance is None else ""
+                        cells.append(_effect(of_system.get((phenomenon, distance, sides, dropped)), star))
+                    with_all = number(of_system[phenomenon, distance, None, None].accuracy, 1)
+                    at = "any" if distance is None else str(distance)
+                    lines.append((phenomenon, at, _sides(sides), system, with_all, *cells))
+            rows += [row(*line, end_section=ends and line is lines[-1]) for line in lines]
+        headers = ("phenomenon", "decided at", "from", "", "with all", *map(dropped_label, columns))
+        note = "in brackets: how the margin between the right and the best wrong candidate moves"
+        return Table("Right answers without a context sentence, %", headers, rows, (note,), labels=4)
 
 
-def _table(title: str, *columns: str) -> Table:
-    return Table(*map(escape, columns), title=escape(title), title_justify="left")
+@dataclass(frozen=True)
+class WindowScore:
+    """What is measured with windows of several sizes."""
+
+    name: str
+    title: str
+    label: str
+    decimals: int
 
 
-def _number(value: float | None, digits: int = 3, sign: str = "") -> str:
-    return _MISSING if value is None else f"{value:{sign}.{digits}f}"
+def figures_by_size(robustness: RobustnessResults) -> dict[WindowScore, dict[int, float]]:
+    """Every score by window size: loss, accuracies and BLEU."""
+    found: dict[WindowScore, dict[int, float]] = {}
+    bleu, loss = (
+        WindowScore("bleu", "BLEU", "BLEU", 2),
+        WindowScore("loss", "Loss of the current sentence", "loss of current", 3),
+    )
+    for one in robustness.sizes:
+        found.setdefault(loss, {})[one.size] = one.loss
+        for phenomenon, value in one.accuracy.items():
+            score = WindowScore(
+                f"accuracy.{phenomenon}", f"Right answers, {phenomenon}, %", f"right %, {phenomenon}", 1
+            )
+            found.setdefault(score, {})[one.size] = value
+        if one.bleu is not None:
+            found.setdefault(bleu, {})[one.size] = one.bleu
+    return found
 
 
-def _dropped(what: Dropped) -> str:
-    if what == "all":
+def dropped_label(dropped: Dropped) -> str:
+    """A dropped sentence in words."""
+    if dropped == "all":
         return "all context"
-    return f"{what} before" if what > 0 else f"{-what} behind"
+    return f"{dropped} before" if dropped > 0 else f"{-dropped} behind"
 
 
 def _sides(sides: DropSide) -> str:
     return "both sides" if sides == "both" else sides
 
 
-def _effect(row: PhenomenonEffect | None, star: str) -> str:
-    return _MISSING if row is None else f"{row.accuracy:.1f} ({row.margin_change:+.2f}{star})"
+def _effect(effect: PhenomenonEffect | None, star: str) -> str:
+    return MISSING if effect is None else f"{effect.accuracy:.1f} ({effect.margin_change:+.2f}{star})"
 
 
-def _entries(stack: StackAttention, by: AttentionDetail) -> dict[str, str]:
-    """Return share / entropy of each layer or head of a stack."""
-    entries = {}
-    for layer in stack.layers:
-        if by == "layer":
-            entropies = (_number(layer.entropy[order]) for order in ENTROPY_ORDERS)
-            entries[str(layer.layer)] = " / ".join((_number(layer.share), *entropies))
-        for head in layer.heads if by == "head" else ():
-            entries[f"{layer.layer}.{head.head}"] = f"{_number(head.share)} / {_number(head.entropy)}"
-    return entries
+def _details(stack: StackAttention, detail: AttentionDetail) -> Mapping[str, str]:
+    """Share / entropy of each layer or head of a stack."""
+    if detail == "layer":
+        return {
+            str(layer.layer): " / ".join(map(number, (layer.share, *(layer.entropy[o] for o in ENTROPY_ORDERS))))
+            for layer in stack.layers
+        }
+    return {
+        f"{layer.layer}.{head.head}": f"{number(head.share)} / {number(head.entropy)}"
+        for layer in stack.layers
+        for head in layer.heads
+    }
 
 
-def _by_size(robustness: RobustnessResults) -> dict[tuple[str, int], float]:
-    """Return every figure by its name and window size."""
-    found: dict[tuple[str, int], float] = {}
-    for entry in robustness.sizes:
-        found["loss", entry.size] = entry.loss
-        for phenomenon, value in entry.accuracy.items():
-            found[f"accuracy.{phenomenon}", entry.size] = value
-        if entry.bleu is not None:
-            found["bleu", entry.size] = entry.bleu
-    return found
-
-
-def _some(rows: Sequence[LoggedLosses]) -> list[LoggedLosses]:
-    """Return the first, the last, the best, and others evenly between."""
-    if len(rows) <= _SHOWN_VALIDATIONS:
-        return list(rows)
-    step = (len(rows) - 1) / (_SHOWN_VALIDATIONS - 1)
-    best = max((i for i, row in enumerate(rows) if row.best), default=0)
-    return [rows[i] for i in sorted({best, *(round(i * step) for i in range(_SHOWN_VALIDATIONS))})]
+def _sample(logged: Sequence[LoggedLosses]) -> list[LoggedLosses]:
+    """The first, the last, the best, and others evenly between."""
+    if len(logged) <= _SHOWN_VALIDATIONS:
+        return list(logged)
+    step = (len(logged) - 1) / (_SHOWN_VALIDATIONS - 1)
+    best = max((i for i, one in enumerate(logged) if one.best), default=0)
+    return [logged[i] for i in sorted({best, *(round(i * step) for i in range(_SHOWN_VALIDATIONS))})]

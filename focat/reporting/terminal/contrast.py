@@ -1,18 +1,18 @@
-"""Results of `focat contrast` in a terminal."""
+"""Results of `focat contrast` as tables."""
 
 from __future__ import annotations
 
 from rich.console import Console
-from rich.table import Table
 
 from focat.evaluation.results import ContrastResults
+from focat.reporting.table import Table, print_table, row
 
 
 def show_contrast(results: ContrastResults, console: Console) -> None:
-    """Print a table for each section; in a pipe, columns between tabs."""
+    """Print a table for each section."""
     for section in results.sections:
         rows = [
-            (
+            row(
                 figure.name,
                 f"{figure.accuracy:.2f}",
                 f"{figure.low:.2f} to {figure.high:.2f}",
@@ -21,19 +21,8 @@ def show_contrast(results: ContrastResults, console: Console) -> None:
             )
             for figure in section.figures
         ]
-        header = ("", "%", "95 % interval", "right", "of")
-        if console.is_terminal:
-            table = Table(*header, title=section.title, title_justify="left")
-            for column in table.columns[1:]:
-                column.justify = "right"
-            for row in rows:
-                table.add_row(*row)
-            console.print(table)
-        else:
-            print(section.title, *("\t".join(row) for row in (header, *rows)), sep="\n")
-        if section.other_rules:
-            others = ", ".join(f"{name} {accuracy:.2f}" for name, accuracy in section.other_rules.items())
-            print(f"by {results.rule}; all by other rules: {others}")
-        for remark in section.remarks:
-            print(remark)
-        print(section.signature, end="\n\n")
+        others = ", ".join(f"{name} {accuracy:.2f}" for name, accuracy in section.other_rules.items())
+        notes = [f"by {results.rule}; all by other rules: {others}"] if others else []
+        notes += [*section.remarks, section.signature]
+        print_table(Table(section.title, ("", "%", "95 % interval", "right", "of"), rows, notes), console)
+        console.print("")

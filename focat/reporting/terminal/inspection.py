@@ -9,12 +9,12 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from focat.analysis.inspection import Inspection, WindowTokens
 from focat.corpus.store import SIDES, counts_line
 from focat.files import write_atomic
+from focat.reporting.table import Table, print_table, row
 
 _COLOURS = ("cyan", "magenta", "yellow", "blue", "red")  # of context segments; the current one is bold green
 _BAR = 40  # characters of the longest bar of a histogram
@@ -37,10 +37,9 @@ def show_inspection(inspection: Inspection, console: Console | None = None) -> N
         f"sentences longer than a window: {results.sentences_too_long:,}"
     )
     if results.suspicious:
-        table = Table("pair", "why", "source", "target", title="Suspicious pairs", title_justify="left")
-        for pair in results.suspicious:
-            table.add_row(f"{pair.pair:,}", pair.why, Text(pair.source), Text(pair.target))
-        console.print("", table)
+        rows = [row(f"{pair.pair:,}", pair.why, pair.source, pair.target) for pair in results.suspicious]
+        console.print("")
+        print_table(Table("Suspicious pairs", ("pair", "why", "source", "target"), rows, labels=4), console)
     _show_windows(console, inspection)
 
 

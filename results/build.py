@@ -139,7 +139,7 @@ def _obtained(folder: Path) -> str:
         if isinstance(found.result, TrainResult):
             result, how = found.result, found.provenance
             row = [found.step.system, found.step.seed, f"{result.updates:,}", f"{result.epochs:.1f}"]
-            row += [f"{how.minutes:.1f}", how.hardware, how.date[:10], f"`{result.weights.sha256[:8]}`"]
+            row += [f"{how.minutes:.1f}", how.hardware, how.date[:10], f"`{result.weights_sha256[:8]}`"]
             rows.append(row)
     return _markdown(["system", "seed", "updates", "epochs", "minutes", "hardware", "date", "weights"], rows)
 

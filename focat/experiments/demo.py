@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -65,23 +64,11 @@ QUESTIONS = (
 )
 
 
-class TrainingSummary(JsonResult):
-    """How a system of the demo was trained."""
-
-    updates: int
-    epochs: float
-    seconds: float
-    hardware: str
-    seed: int
-    window: int
-    discount: Any
-
-
 class DemoResults(JsonResult):
     """What `focat demo --json` writes; all by system."""
 
     seeds: dict[str, int]
-    training: dict[str, TrainingSummary]
+    training: dict[str, StepResult]
     accuracy: dict[str, dict[str, dict[str, float]]]
     """By question and distance."""
     significance: ComparisonResults
@@ -109,10 +96,11 @@ def run_demo(
     )
     finished = finished_results(experiment)
     comparison = _compare_answers(PlanResults(experiment.plan, finished), systems)
+    training = [tasks.training for tasks in systems.values()]
     progress.log("")
     results = DemoResults(
         seeds={name: tasks.seed for name, tasks in systems.items()},
-        training={name: _training(tasks) for name, tasks in systems.items()},
+        training={one.step.system: one for one in finished if one.step in training},
         accuracy=_accuracies(comparison),
         significance=comparison.results(),
         translations={name: _judge_translations(experiment, tasks, progress) for name, tasks in systems.items()},
@@ -141,21 +129,6 @@ def run_demo(
 
 
 # ------------------------------------------------------------------------------------------------ figures
-
-
-def _training(tasks: SystemTasks) -> TrainingSummary:
-    found = tasks.result(tasks.training)
-    assert found is not None
-    assert isinstance(found.result, TrainResult)
-    return TrainingSummary(
-        updates=found.result.updates,
-        epochs=found.result.epochs,
-        seconds=round(60 * found.provenance.minutes, 1),
-        hardware=found.provenance.hardware,
-        seed=tasks.seed,
-        window=found.result.window,
-        discount=found.result.discount,
-    )
 
 
 def _compare_answers(found: PlanResults, systems: Mapping[str, SystemTasks]) -> Comparison:
@@ -283,11 +256,13 @@ def _translations(tasks: SystemTasks) -> list[list[str]]:
 
 def _training_table(results: DemoResults, titles: Mapping[str, str]) -> Table:
     rows = []
-    for name, trained in results.training.items():
-        sees = "one sentence" if trained.window == 1 else f"{trained.window} sentences"
-        figures = (f"{trained.discount:g}", f"{trained.updates:,}", f"{trained.seconds:.0f}", str(trained.seed))
+    for name, found in results.training.items():
+        assert isinstance(found.result, TrainResult)
+        window, seconds = found.result.window, 60 * found.provenance.minutes
+        sees = "one sentence" if window == 1 else f"{window} sentences"
+        figures = (f"{found.result.discount:g}", f"{found.result.updates:,}", f"{seconds:.0f}", f"{found.step.seed}")
         rows.append(row(titles[name], sees, *figures))
-    note = f"on {next(iter(results.training.values())).hardware}"
+    note = f"on {next(iter(results.training.values())).provenance.hardware}"
     return Table("Training", ("system", "sees", "discount", "updates", "seconds", "seed"), rows, (note,), labels=2)
 
 
@@ -319,7 +294,7 @@ def _translation_table(results: DemoResults, titles: Mapping[str, str]) -> Table
 
 
 def _next_steps(results: DemoResults, titles: Mapping[str, str], last: Path) -> list[str]:
-    minutes = sum(trained.seconds for trained in results.training.values()) / 60
+    minutes = sum(found.provenance.minutes for found in results.training.values())
     disc = {titles[name]: found["all that context decides"]["1 to 3"] for name, found in results.accuracy.items()}
     shares = ", ".join(f"{title} {share:.0f} %" for title, share in disc.items())
     return [

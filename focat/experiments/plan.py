@@ -24,8 +24,7 @@ PLANS = Path(__file__).parent.parent / "plans"  # one file for each plan, part o
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]*")
 _GIVEN = re.compile(r"\{(\w+)\}")
 
-Analysis = Literal["attention", "losses"]
-ANALYSES: tuple[Analysis, ...] = ("attention", "losses")
+PlannedAnalysis = Literal["attention", "losses"]
 
 
 def _settings_file(name: object) -> object:
@@ -42,8 +41,8 @@ def _plain_name(name: str) -> str:
 
 
 SettingsFile = Annotated[str, BeforeValidator(_settings_file)]
-Name = Annotated[str, AfterValidator(_plain_name)]
-Several = Annotated[tuple[int, ...], Field(min_length=1)]
+FileNamePart = Annotated[str, AfterValidator(_plain_name)]
+Seeds = Annotated[tuple[int, ...], Field(min_length=1)]
 
 
 class SystemPlan(SettingsSection):
@@ -59,7 +58,7 @@ class SystemPlan(SettingsSection):
     """Another system of the plan whose weights, of the same seed, are the starting point."""
     budget: BudgetSettings | None = None
     """Its own budget instead of the plan's."""
-    seeds: Several | None = None
+    seeds: Seeds | None = None
     """Its own seeds instead of the plan's."""
     against: tuple[str, ...] | None = None
     """Systems to compare it with, instead of the plan's."""
@@ -136,21 +135,21 @@ class Plan(SettingsSection):
     """The corpora, as in a settings file; or only `store`, of a store that is there."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """Settings of all systems, over those of their recipes."""
-    systems: Annotated[dict[Name, SystemPlan], Field(min_length=1)]
+    systems: Annotated[dict[FileNamePart, SystemPlan], Field(min_length=1)]
     """The systems, by name."""
-    seeds: Several = (1,)
+    seeds: Seeds = (1,)
     """Each system is trained once with each."""
     budget: BudgetSettings | None = None
     """Training of each system; that of its recipe if not given."""
     average: NonNegativeInt = 0
     """Checkpoints to average around the best; 0 uses the best alone."""
-    suites: dict[Name, SuitePlan] = Field(default_factory=dict)
+    suites: dict[FileNamePart, SuitePlan] = Field(default_factory=dict)
     """Contrastive suites, by name."""
     rules: Annotated[tuple[ScoringRule, ...], Field(min_length=1)] = ("current-sum", "window-mean")
     """By which scores candidates are chosen; tables are built with each, `window-mean` being the authors'."""
-    tests: dict[Name, TestPlan] = Field(default_factory=dict)
+    tests: dict[FileNamePart, TestPlan] = Field(default_factory=dict)
     """Test sets, by name."""
-    analyses: tuple[Analysis, ...] = ()
+    analyses: tuple[PlannedAnalysis, ...] = ()
     """`attention`: share and entropy of attention; `losses`: of current and context sentences."""
     analyse: Literal["test", "dev"] = "test"
     """The split that analyses look at."""

@@ -33,15 +33,12 @@ class SeedMean(JsonResult):
         return cls(value=statistics.fmean(values), spread=statistics.stdev(values), seeds=len(values), **marked)
 
 
-Figures = Mapping[str, SeedMean]
-
-
 class ResultRow(JsonResult):
     """One row: figures of a system, by column."""
 
     system: str
     paper: bool = False
-    figures: Figures
+    figures: dict[str, SeedMean]
 
 
 class ResultTable(JsonResult):

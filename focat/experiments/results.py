@@ -78,20 +78,6 @@ class Validation(JsonResult):
     bleu: float | None = None
 
 
-class BestValidation(JsonResult):
-    """The validation that the weights were chosen by."""
-
-    update: int
-    value: float
-
-
-class WeightsFile(JsonResult):
-    """Which weights of a run are used: a checkpoint or an average."""
-
-    folder: str
-    sha256: str
-
-
 class TrainResult(JsonResult):
     """A trained system."""
 
@@ -99,9 +85,13 @@ class TrainResult(JsonResult):
     signature: str = ""
     updates: int = 0
     epochs: float = 0.0
-    best: BestValidation | None = None
+    best_update: int | None = None
+    best_value: float | None = None
+    """Of the criterion, at the best validation."""
     criterion: str = ""
-    weights: WeightsFile
+    weights: str = ""
+    """The folder of the weights in the run: a checkpoint or an average."""
+    weights_sha256: str = ""
     window: int
     discount: JsonValue
     """A number, or a schedule."""
@@ -113,8 +103,7 @@ class TrainResult(JsonResult):
     @property
     def best_validation(self) -> Validation | None:
         """The losses at the best update, whatever criterion it was best by."""
-        update = self.best.update if self.best else None
-        return next((validation for validation in self.validations if validation.update == update), None)
+        return next((one for one in self.validations if one.update == self.best_update), None)
 
 
 class PackedAnswers(JsonResult):
@@ -130,21 +119,13 @@ class PackedAnswers(JsonResult):
     """`1` or `0`."""
 
 
-class SuiteInfo(JsonResult):
-    """Which suite was scored."""
-
-    name: str
-    kind: str = ""
-    sha256: str = ""
-    instances: int = 0
-
-
 class ContrastResult(JsonResult):
     """Accuracy of a system on one suite."""
 
     kind: Literal["contrast"]
     signature: dict[ScoringRule, str] = Field(default_factory=dict)
-    suite: SuiteInfo
+    suite: str
+    suite_sha256: str = ""
     chance: float = 0.0
     accuracy: dict[ScoringRule, float] = Field(default_factory=dict)
     answers: PackedAnswers
@@ -291,26 +272,20 @@ def summary(title: str, results: Sequence[StepResult]) -> tuple[dict[str, Any], 
     )
 
 
-class Stopwatch:
-    """Measures a step and describes where it runs."""
+def provenance_of(command: Sequence[str], start: float, **more: float) -> StepProvenance:
+    """The provenance of a step that started at this value of `time.monotonic`."""
+    import torch
 
-    def __init__(self) -> None:
-        self._start = time.monotonic()
-
-    def provenance(self, command: Sequence[str], minutes: float = 0.0) -> StepProvenance:
-        """The provenance of what ran since the stopwatch was made."""
-        import torch
-
-        return StepProvenance(
-            command=tuple(command),
-            date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            seconds=round(time.monotonic() - self._start, 3),
-            hardware=hardware(),
-            focat=__version__,
-            torch=str(torch.__version__),
-            python=platform.python_version(),
-            minutes=minutes,
-        )
+    return StepProvenance(
+        command=tuple(command),
+        date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        seconds=round(time.monotonic() - start, 3),
+        hardware=hardware(),
+        focat=__version__,
+        torch=str(torch.__version__),
+        python=platform.python_version(),
+        **more,
+    )
 
 
 def fingerprint(value: Any) -> Any:

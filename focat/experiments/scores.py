@@ -77,7 +77,7 @@ class PlanResults:
         ]
 
 
-def accuracy_scores(results: Sequence[ContrastResult], rule: ScoringRule) -> list[Score]:
+def suite_scores(results: Sequence[ContrastResult], rule: ScoringRule) -> list[Score]:
     """Accuracy by phenomenon, or by distance for suites with d=0; then Disc. and its variants."""
     answers = [answer for result in results for answer in _answers(result, rule)]
     with_own_sentence = {answer.suite for answer in answers if answer.distance == 0}
@@ -98,7 +98,7 @@ def _answers(result: ContrastResult, rule: ScoringRule) -> list[InstanceResult]:
     correct = [sign == "1" for sign in packed.correct[rule]]
     return [
         InstanceResult(
-            suite=result.suite.name,
+            suite=result.suite,
             id=f"{i:06}",
             phenomenon=phenomenon,
             distance=distance,
@@ -176,7 +176,7 @@ def score_systems(found: PlanResults, rule: ScoringRule, quality: bool = True) -
     systems = {}
     for name, seed in found.systems_and_seeds:
         answered = [result for _, result in found.of_type(ContrastResult, name, seed)]
-        scores = [*accuracy_scores(answered, rule), *(_quality_scores(found, name, seed) if quality else ())]
+        scores = [*suite_scores(answered, rule), *(_quality_scores(found, name, seed) if quality else ())]
         if scores:
             systems[name, seed] = SystemScores(name, {score.name: score for score in scores})
     findings = [

@@ -8,50 +8,29 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+import time
+from collections.abc import Iterator
 from functools import cached_property
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from focat.analysis.analyse import AnalysisConfig, analyse
-from focat.analysis.corpora import CorpusSelection
-from focat.choices import ScoringRule
 from focat.config import Settings
-from focat.corpus.readers import read_documents
 from focat.corpus.store import Store
 from focat.errors import FocatError
-from focat.evaluation.contrast import ContrastConfig, run_contrast
-from focat.evaluation.contrast_results import instance_results
-from focat.evaluation.contrastive import ScoredInstance
-from focat.evaluation.disc import distance_of
-from focat.evaluation.quality import evaluate, evaluation_results
-from focat.evaluation.suites import TextNormalization
-from focat.evaluation.translating import translate_documents
-from focat.experiments.experiment import Experiment, metrics_of
-from focat.experiments.plan import SuitePlan, TestPlan
+from focat.experiments.experiment import Experiment
+from focat.experiments.measuring import measure_step, measuring_command
 from focat.experiments.results import (
     RESULT_VERSION,
-    AnalyseResult,
-    BestValidation,
-    ContrastResult,
-    EvaluateResult,
-    LineStatistics,
-    MetricResult,
-    PackedAnswers,
     Result,
     Step,
     StepProvenance,
     StepResult,
-    Stopwatch,
-    SuiteInfo,
     TrainResult,
     Validation,
-    WeightsFile,
     fingerprint,
+    provenance_of,
 )
-from focat.files import digest_of, disk_errors, sha256, write_atomic, write_json
+from focat.files import digest_of, disk_errors, sha256, write_json
 from focat.run import Run, TrainedSystem, load_system
 from focat.training.averaging import average_checkpoints
 from focat.training.trainer import train
@@ -65,7 +44,6 @@ _NOT_IDENTITY: Any = {
         *("device", "compile", "keep_checkpoints", "log_every", "log_samples", "save_minutes"),
     },
 }
-_DISTANCES = {"d=0": "0", "d=1": "1", "d=2": "2", "d=3": "3", "d>3": ">", "unknown distance": "?"}
 
 
 class SystemTasks:
@@ -134,7 +112,7 @@ class SystemTasks:
         trained = self.result(self.training)
         if trained is None or not isinstance(trained.result, TrainResult):
             return None
-        shared = [RESULT_VERSION, trained.inputs, trained.result.weights.sha256, step.name]
+        shared = [RESULT_VERSION, trained.inputs, trained.result.weights_sha256, step.name]
         if step.kind == "contrast":
             suite = self.plan.suites[step.dataset]
             return digest_of([*shared, fingerprint(suite.model_copy(update={"windows": ()})), self.plan.rules])
@@ -178,7 +156,7 @@ class SystemTasks:
             trained = self.parent.trained
             if trained is None:
                 return None
-            initial = trained.weights.sha256
+            initial = trained.weights_sha256
         settings = self.planned.model_dump(mode="json", exclude=_NOT_IDENTITY, exclude_defaults=True)
         return digest_of([RESULT_VERSION, settings, keys["train"], keys.get("dev"), initial])
 
@@ -186,13 +164,13 @@ class SystemTasks:
 
     def run_step(self, step: Step) -> None:
         """Run one step and write its result."""
-        inputs, watch = self.inputs(step), Stopwatch()
+        inputs, start = self.inputs(step), time.monotonic()
         if inputs is None:
             raise FocatError(f"{step}: the step that it depends on is not done")
         if step.kind == "train":
-            result, minutes = self._train()
+            trained, minutes = self._train()
             command = ["focat", "train", str(self.run_folder / "config.yaml")]
-            self._save(step, inputs, result, watch.provenance(command, minutes))
+            self._save(step, inputs, trained, provenance_of(command, start, minutes=minutes))
             return
         if not self.run_folder.exists():
             raise FocatError(
@@ -201,28 +179,9 @@ class SystemTasks:
             )
         with disk_errors(self.run_folder):
             self.details(step).parent.mkdir(exist_ok=True)
-        measure: dict[str, Callable[[Step], Result]] = {
-            "contrast": self._contrast,
-            "evaluate": self._evaluate,
-            "analyse": self._analyse,
-        }
-        self._save(step, inputs, measure[step.kind](step), watch.provenance(self.command(step)))
-
-    def command(self, step: Step) -> list[str]:
-        """The arguments of a `focat` command that measures the same as a step."""
-        run, window = str(self.run_folder), [] if step.window is None else ["--window", str(step.window)]
-        if step.kind == "contrast":
-            suite = self.plan.suites[step.dataset]
-            if suite.path is None:
-                return ["focat", "reproduce", self.experiment.loaded.where, "--only", self.system]
-            return ["focat", "contrast", run, "--suite", str(suite.path), *_suite_options(suite), *window]
-        if step.kind == "evaluate":
-            test = self.plan.tests[step.dataset]
-            shared = ["--context", step.context, "--metrics", test.metrics]
-            return ["focat", "evaluate", run, *shared, *window, *_test_options(test)]
-        options = ["--split", self.plan.analyse, "--analyses", ",".join(self.plan.analyses)]
-        limit = self.plan.analyse_sentences
-        return ["focat", "analyse", run, *options, *([] if limit is None else ["--limit", str(limit)])]
+        result = measure_step(self.experiment, self._system, self.planned, step, self.details(step))
+        command = measuring_command(self.experiment, self.run_folder, step)
+        self._save(step, inputs, result, provenance_of(command, start))
 
     def _save(self, step: Step, inputs: str, result: Result, provenance: StepProvenance) -> None:
         self.results.save(
@@ -263,11 +222,11 @@ class SystemTasks:
             ),
             updates=state.update,
             epochs=round(state.epochs, 6),
-            best=None if state.best is None else BestValidation(update=state.best[0], value=state.best[1]),
+            best_update=None if state.best is None else state.best[0],
+            best_value=None if state.best is None else state.best[1],
             criterion=settings.training.criterion,
-            weights=WeightsFile(
-                folder=str(weights.relative_to(run.path)), sha256=sha256(weights / "weights.safetensors")
-            ),
+            weights=str(weights.relative_to(run.path)),
+            weights_sha256=sha256(weights / "weights.safetensors"),
             window=settings.windows.size,
             discount=settings.objective.model_dump(include={"discount"})["discount"],
             shift=json.loads((run.path / "model.json").read_text(encoding="utf-8"))["shift"],
@@ -309,71 +268,6 @@ class SystemTasks:
         data = self.planned.data.model_copy(update={"store": self.experiment.store_of(self.planned)})
         return self.planned.model_copy(update={"training": training, "data": data})
 
-    def _contrast(self, step: Step) -> ContrastResult:
-        planned, suite = self.plan.suites[step.dataset], self.experiment.suite(step.dataset)
-        rules = self.plan.rules
-        normalization = TextNormalization(planned.detokenise, planned.lowercase)
-        config = ContrastConfig(rules[0], window=step.window, normalization=normalization)
-        (scored,), setup = run_contrast(self._system, [suite], config, self.progress)
-        write_atomic(self.details(step), "".join(result.to_line() for result in instance_results(scored, rules[0])))
-        return ContrastResult(
-            kind="contrast",
-            signature={rule: replace(setup, rule=rule).signature([suite]) for rule in rules},
-            suite=SuiteInfo(name=suite.name, kind=suite.kind, sha256=suite.sha256, instances=len(scored.scored)),
-            chance=100 * suite.chance,
-            accuracy={rule: scored.accuracy(rule) for rule in rules},
-            answers=_packed(scored.scored, rules),
-        )
-
-    def _evaluate(self, step: Step) -> EvaluateResult:
-        test = self.plan.tests[step.dataset]
-        corpora = [test.corpus] if test.corpus else self.planned.data.test
-        documents = [document for corpus in corpora for document in read_documents(corpus)]
-        self.progress.log(f"{step}: {sum(len(d.source) for d in documents):,} sentences")
-        texts, made = translate_documents(
-            self._system,
-            documents,
-            self.progress,
-            step.context or None,
-            constrained=test.constrained,
-            window=step.window,
-            beam=test.beam,
-        )
-        scores = evaluate(texts, metrics_of(test), self.progress)
-        results = evaluation_results(self.system, texts, scores, made)
-        results.write(self.details(step))
-        fields = ("context", "constrained", "window", "beam", "length_penalty")
-        return EvaluateResult(
-            kind="evaluate",
-            signature="|".join(["evaluate", *(f"{name}:{getattr(made, name)}" for name in fields)]),
-            cut=made.cut,
-            reference=results.reference,
-            figures={
-                figure.name: MetricResult(score=figure.score, interval=figure.interval, signature=figure.signature)
-                for figure in results.figures
-            },
-            lines={
-                score.name: LineStatistics.pack(score.statistics, metric=score.metric, level=score.level)
-                for score in scores
-            },
-        )
-
-    def _analyse(self, step: Step) -> AnalyseResult:
-        selection = CorpusSelection(self.plan.analyse, limit=self.plan.analyse_sentences)
-        config = AnalysisConfig(analyses=self.plan.analyses)
-        found = analyse([self.run_folder], selection, config, self.progress, self.planned.training.device).results
-        found.write(self.details(step))
-        (system,) = found.systems.values()
-        result: dict[str, Any] = {
-            "kind": "analyse",
-            "signature": f"analyse|split:{self.plan.analyse}|sentences:{found.corpus.sentences}",
-        }
-        if system.attention is not None:
-            result |= {"share": system.attention.share, "entropy": system.attention.entropy}
-        if system.losses is not None:
-            result["losses"] = system.losses.end
-        return AnalyseResult(**result)
-
 
 def all_tasks(experiment: Experiment) -> list[SystemTasks]:
     """The tasks of every system with every seed, in the order of the plan."""
@@ -383,33 +277,3 @@ def all_tasks(experiment: Experiment) -> list[SystemTasks]:
 def finished_results(experiment: Experiment) -> list[StepResult]:
     """All results that are up to date, in the order of the plan."""
     return [found for tasks in all_tasks(experiment) for step in tasks.steps() if (found := tasks.result(step))]
-
-
-def _suite_options(suite: SuitePlan) -> list[str]:
-    options = ["--detokenise"] * suite.detokenise + ["--lowercase"] * suite.lowercase
-    if suite.context_source is None or suite.context_target is None:
-        return options
-    return [
-        *("--context-source", str(suite.context_source), "--context-target", str(suite.context_target)),
-        *options,
-    ]
-
-
-def _test_options(test: TestPlan) -> list[str]:
-    options = [] if test.beam is None else ["--beam", str(test.beam)]
-    options += ["--unconstrained"] * (not test.constrained) + ["--lowercase"] * test.lowercase
-    options += [] if test.fragments is None else ["--fragments", str(test.fragments)]
-    source, target = (getattr(test.corpus, side, None) for side in ("source", "target"))
-    return [*options, "--source", str(source), "--reference", str(target)] if source and target else options
-
-
-def _packed(answers: Sequence[ScoredInstance], rules: Sequence[ScoringRule]) -> PackedAnswers:
-    """Whether each answer is correct, and the phenomenon and distance of its instance."""
-    return PackedAnswers(
-        phenomena=tuple(
-            (name, len(list(run))) for name, run in groupby(answer.instance.phenomenon for answer in answers)
-        ),
-        distances="".join(_DISTANCES[distance_of(answer.instance)] for answer in answers),
-        ids=digest_of([[str(answer.instance.id), answer.instance.right] for answer in answers]),
-        correct={rule: "".join("01"[answer.correct(rule)] for answer in answers) for rule in rules},
-    )

@@ -19,7 +19,7 @@ from focat.reporting.score_tables import STARS_NOTE, Provenance, ReportTable
 from focat.reporting.table import Cell, Table, number, row
 from focat.reporting.terminal.analysis import dropped_label, figures_by_size
 
-Figures = dict[str, dict[str, float]]
+SystemFigures = dict[str, dict[str, float]]
 """By system and column."""
 
 
@@ -47,7 +47,7 @@ class _AnalysisGroup:
         self,
         title: str,
         caption: str,
-        values: Figures,
+        values: SystemFigures,
         score_name: Callable[[str], str],
         decimals: int,
         unseen: set[tuple[str, str]] | None = None,
@@ -137,7 +137,7 @@ def _attention(group: _AnalysisGroup, styles: SeriesStyles, suffix: str) -> Anal
     """Share and entropy of each kind of attention (sections 4.5 and 4.6 of the paper)."""
     section = AnalysisSection("Where attention goes", f"Of {group.corpus}.")
     systems = {name: system.attention for name, system in group.systems.items() if system.attention}
-    shares: Figures = {
+    shares: SystemFigures = {
         name: {stack: 100 * share for stack, share in attention.share.items() if share is not None}
         for name, attention in systems.items()
     }
@@ -160,7 +160,7 @@ def _attention(group: _AnalysisGroup, styles: SeriesStyles, suffix: str) -> Anal
         )
     if systems:
         entropies = {name: attention.entropy[ENTROPY_ORDERS[0]] for name, attention in systems.items()}
-        narrow: Figures = {name: {stack: of[stack] for stack in STACKS} for name, of in entropies.items()}
+        narrow: SystemFigures = {name: {stack: of[stack] for stack in STACKS} for name, of in entropies.items()}
         section.plots.append(bars_plot(f"entropy{suffix}", "Entropy of attention", "nats", "", narrow, styles))
     return section
 
@@ -179,7 +179,9 @@ def _robustness(group: _AnalysisGroup, styles: SeriesStyles, suffix: str) -> Ana
     for score_name, title, decimals in sorted(by_score, key=lambda score: order.get(score[0], 1)):
         systems = by_score[score_name, title, decimals]
         sizes = sorted({size for values in systems.values() for size in values})
-        figures: Figures = {name: {str(s): values[s] for s in sizes if s in values} for name, values in systems.items()}
+        figures: SystemFigures = {
+            name: {str(s): values[s] for s in sizes if s in values} for name, values in systems.items()
+        }
         section.tables.append(
             group.table(
                 f"{title}, by window size",
@@ -198,7 +200,7 @@ def _robustness(group: _AnalysisGroup, styles: SeriesStyles, suffix: str) -> Ana
 def _context(group: _AnalysisGroup) -> AnalysisSection:
     """What each context sentence contributes."""
     section = AnalysisSection("What context sentences contribute", f"Of {group.corpus}.")
-    by_sides: dict[str, Figures] = {}
+    by_sides: dict[str, SystemFigures] = {}
     names: dict[str, Dropped] = {}
     for system, analysis in group.systems.items():
         for result in analysis.context.dropped if analysis.context else ():

@@ -20,14 +20,14 @@ _CONTEXT_SHOWN = 6  # sentences of a document around those in which translations
 
 
 @dataclass(frozen=True)
-class Span:
+class TextSpan:
     """Consecutive words, and whether they are highlighted."""
 
     text: str
     highlighted: bool = False
 
 
-HighlightedText = list[Span]
+HighlightedText = list[TextSpan]
 """A sentence, with the words highlighted in which it differs from another."""
 
 
@@ -98,7 +98,7 @@ def highlight(text: str, other: str) -> HighlightedText:
     words, others = _words(text), _words(other)
     matcher = SequenceMatcher(None, [word.lower() for word in words], [word.lower() for word in others], autojunk=False)
     spans = [("".join(words[i:j]), kind != "equal") for kind, i, j, _, _ in matcher.get_opcodes() if i < j]
-    return [Span(text, differs and not text.isspace()) for text, differs in spans]
+    return [TextSpan(text, differs and not text.isspace()) for text, differs in spans]
 
 
 def disagreements(

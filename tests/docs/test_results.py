@@ -59,10 +59,10 @@ def test_tables_of_a_plan(build: Any, tmp_path: Path) -> None:
     for name, correct in right.items():
         packed = {"phenomena": [["deixis", 10]], "distances": "1113333111", "ids": "x"}
         packed["correct"] = {"current-sum": correct}
-        answered = {"kind": "contrast", "suite": {"name": "deixis"}, "answers": packed}
+        answered = {"kind": "contrast", "suite": "deixis", "answers": packed}
         write_step(folder, {"system": name, "seed": 1, "kind": "contrast", "dataset": "deixis"}, answered)
         trained = {"kind": "train", "updates": 1234, "epochs": 2.5, "window": 4, "discount": 1.0, "shift": 0}
-        trained |= {"segment_embeddings": "none", "weights": {"folder": "averaged", "sha256": "abcdef0123"}}
+        trained |= {"segment_embeddings": "none", "weights_sha256": "abcdef0123"}
         how = {"minutes": 5.04, "hardware": "a machine", "date": "2026-11-16T00:00:00+00:00"}
         write_step(folder, {"system": name, "seed": 1, "kind": "train"}, trained, how)
     for name, dev in (("base", 3.5), ("wide", 3.25)):

@@ -99,7 +99,7 @@ def test_it_shows_and_keeps_what_it_made(demo: tuple[Path, Done]) -> None:
     assert "focat translate demo/runs/s4to4-shift-cd-seed1 FILE" in look_closer
     assert "docs/tutorial.md" in own_data
     figures = figures_of(folder)
-    assert {name: about["updates"] for name, about in figures["training"].items()} == {
+    assert {name: found["result"]["updates"] for name, found in figures["training"].items()} == {
         **{"base": 4, "s4to4": 4, "s4to4-shift-cd": 4}
     }
     assert set(figures["translations"]["base"]) == {"reuse"}

@@ -77,7 +77,7 @@ def test_what_is_there_afterwards(finished: Path) -> None:
     ]
     by_name = {(r["step"]["system"], name_of(r)): r["result"] for r in results}
     assert by_name["base", "contrast.deixis"]["accuracy"]["current-sum"] == 50  # it cannot know
-    assert by_name["base", "train"]["weights"]["folder"] == "averaged"
+    assert by_name["base", "train"]["weights"] == "averaged"
     assert by_name["focused", "train"]["updates"] == 12
     # It began where base had ended, not from scratch.
     assert (

@@ -15,7 +15,6 @@ from focat.experiments.result_tables import SeedMean
 from focat.experiments.results import (
     RESULT_VERSION,
     AnalyseResult,
-    BestValidation,
     ContrastResult,
     EvaluateResult,
     LineStatistics,
@@ -24,12 +23,10 @@ from focat.experiments.results import (
     Step,
     StepKind,
     StepResult,
-    SuiteInfo,
     TrainResult,
     Validation,
-    WeightsFile,
 )
-from focat.experiments.scores import PlanResults, accuracy_scores
+from focat.experiments.scores import PlanResults, suite_scores
 from focat.experiments.tables import build_tables, robustness_table
 
 RULE = "current-sum"
@@ -54,7 +51,7 @@ def contrast(
         ids=phenomenon,
         correct={RULE: correct, "window-mean": other or correct},
     )
-    result = ContrastResult(kind="contrast", suite=SuiteInfo(name=phenomenon), answers=answers)
+    result = ContrastResult(kind="contrast", suite=phenomenon, answers=answers)
     return step(system, "contrast", result, seed, dataset=phenomenon)
 
 
@@ -69,9 +66,9 @@ def train(
     lowest = min(losses, key=lambda loss: loss[1], default=None)
     result = TrainResult(
         kind="train",
-        best=None if lowest is None else BestValidation(update=lowest[0], value=best or lowest[1]),
+        best_update=None if lowest is None else lowest[0],
+        best_value=None if lowest is None else best or lowest[1],
         validations=tuple(Validation(update=u, current=a, context=b, ratio=a / b) for u, a, b in losses),
-        weights=WeightsFile(folder="", sha256=""),
         window=window,
         discount=discount,
         shift=0,
@@ -100,7 +97,7 @@ def lines(markdown: str) -> dict[str, list[str]]:
 def test_columns_of_phenomena() -> None:
     """3 of 4, and 1 of 2; Disc. is 4 of 6, whatever the distances, for no instance is decided by its own sentence."""
     results = [contrast("a", "deixis", "1123", "1101").result, contrast("a", "ellipsis_vp", "??", "10").result]
-    found = {column.name: (column.value, len(column.statistics)) for column in accuracy_scores(results, RULE)}
+    found = {column.name: (column.value, len(column.statistics)) for column in suite_scores(results, RULE)}
     summaries = {"Disc.": (pytest.approx(400 / 6), 6), "Disc_avg": (62.5, 6)}
     assert found == {"Deixis": (75, 4), "Ell. vp": (50, 2), **summaries}
 
@@ -108,7 +105,7 @@ def test_columns_of_phenomena() -> None:
 def test_columns_of_distances() -> None:
     """d=0: 1 of 2, d=1: 2 of 3, d>3: 0 of 1; Disc. 2 of 4, with d=0 3 of 6, all 5 of 8."""
     (record,) = [contrast("a", "pronoun", "0011 1>??".replace(" ", ""), "10110011")]
-    found = {column.name: (column.value, len(column.statistics)) for column in accuracy_scores([record.result], RULE)}
+    found = {column.name: (column.value, len(column.statistics)) for column in suite_scores([record.result], RULE)}
     assert found == {
         "d=0": (50, 2),
         "d=1": (pytest.approx(200 / 3), 3),

@@ -10,19 +10,19 @@ from matplotlib.image import imread
 
 from focat.evaluation.results import InstanceResult
 from focat.reporting.collect import CollectedResults, ResultFile
-from focat.reporting.examples import Span, disagreements, highlight
+from focat.reporting.examples import TextSpan, disagreements, highlight
 from focat.reporting.plots import SERIES, Heat, bars_plot, heat_plot, points_plot, series_styles
 
 
 def test_words_that_differ_are_highlighted():
-    assert highlight("Sie gehört mir.", "Er gehört mir.") == [Span("Sie", True), Span(" gehört mir.")]
+    assert highlight("Sie gehört mir.", "Er gehört mir.") == [TextSpan("Sie", True), TextSpan(" gehört mir.")]
     assert highlight("Hast du Zeit?", "Haben Sie Zeit?") == [
-        Span("Hast", True),
-        Span(" "),
-        Span("du", True),
-        Span(" Zeit?"),
+        TextSpan("Hast", True),
+        TextSpan(" "),
+        TextSpan("du", True),
+        TextSpan(" Zeit?"),
     ]
-    assert highlight("ja", "ja") == [Span("ja")]
+    assert highlight("ja", "ja") == [TextSpan("ja")]
     assert highlight("", "ja") == []
     assert "".join(run.text for run in highlight(" a  b, c", "b")) == " a  b, c"
 
@@ -55,8 +55,8 @@ def test_chosen_disagreements_are_varied():
     # b has one on which they part; of a, one that base has right, and two distances of the others
     assert [(one.phenomenon, one.id) for one in found] == [("a", "0"), ("a", "3"), ("a", "2"), ("b", "4")]
     assert [(c.right, c.chosen_by, c.text[0]) for c in found[1].candidates] == [
-        (True, ["base"], Span("er", True)),
-        (False, ["other"], Span("sie", True)),
+        (True, ["base"], TextSpan("er", True)),
+        (False, ["other"], TextSpan("sie", True)),
     ]
     assert found[0].context == [("context 0", "Kontext 0", True)]
     (count,) = counts

@@ -8,56 +8,38 @@ from typing import Annotated
 import typer
 
 from focat.choices import ANALYSES, DROP_SIDES, AttentionDetail, TestSplit
-from focat.cli.options import (
-    ContextSource,
-    ContextTarget,
-    DeviceName,
-    DocumentNames,
-    JsonFile,
-    Quiet,
-    RuleOption,
-    TrialSeed,
-    names_between_commas,
-    progress_shown,
-    window_sizes,
-    write_figures,
-)
+from focat.cli import options as opt
 
 
 def analyse_command(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders that `focat train` made.")],
     split: Annotated[TestSplit, typer.Option(help="Of the store they were trained on.")] = "test",
-    source: Annotated[Path | None, typer.Option(metavar="FILE", help="Or a text of one's own, a line a sentence.")] = (
-        None
-    ),
-    target: Annotated[Path | None, typer.Option(metavar="FILE", help="Its translation, line for line.")] = None,
-    documents: DocumentNames = None,
+    source: Annotated[Path | None, opt.file("Or a text of one's own, a line a sentence.")] = (None),
+    target: Annotated[Path | None, opt.file("Its translation, line for line.")] = None,
+    documents: opt.DocumentNames = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Whole documents, until so many sentences.")] = None,
     analyses: Annotated[
         str, typer.Option(help="Of attention, losses, robustness and context.")
     ] = "attention,losses,robustness,context",
     by: Annotated[AttentionDetail | None, typer.Option(help="Show attention by layer or by head too.")] = None,
     windows: Annotated[str, typer.Option(help="Window sizes, for robustness.")] = "1-6",
-    bleu: Annotated[bool, typer.Option("--bleu", help="Robustness: also translate with windows of each size.")] = False,
+    bleu: Annotated[bool, opt.flag("--bleu", "Robustness: also translate with windows of each size.")] = False,
     drop: Annotated[str, typer.Option(help="Context: drop sentences from both sides, source or target.")] = "both",
     suite: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="A contrastive suite, for robustness and context. Repeatable."),
+        list[Path] | None, opt.file("A contrastive suite, for robustness and context. Repeatable.")
     ] = None,
-    context_source: ContextSource = None,
-    context_target: ContextTarget = None,
-    detokenise: Annotated[bool, typer.Option("--detokenise", help="Undo the tokenisation of suites.")] = False,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case suites.")] = False,
-    rule: RuleOption = "current-sum",
+    context_source: opt.ContextSource = None,
+    context_target: opt.ContextTarget = None,
+    detokenise: Annotated[bool, opt.flag("--detokenise", "Undo the tokenisation of suites.")] = False,
+    lowercase: Annotated[bool, opt.flag("--lowercase", "Lower-case suites.")] = False,
+    rule: opt.RuleOption = "current-sum",
     trials: Annotated[int, typer.Option(min=1, help="Of approximate randomisation.")] = 10_000,
-    seed: TrialSeed = 12345,
-    items: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the figures of each window and instance, as JSONL.")
-    ] = None,
-    device: DeviceName = "auto",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --items.")] = False,
-    quiet: Quiet = False,
-    json_file: JsonFile = None,
+    seed: opt.TrialSeed = 12345,
+    items: Annotated[Path | None, opt.file("Write the figures of each window and instance, as JSONL.")] = None,
+    device: opt.DeviceName = "auto",
+    overwrite: opt.Overwrite = False,
+    quiet: opt.Quiet = False,
+    json_file: opt.JsonFile = None,
 ) -> None:
     """See where attention and loss go, what other window sizes do, and what each context sentence is worth."""
     from rich.console import Console
@@ -71,9 +53,9 @@ def analyse_command(
     normalization, context = TextNormalization(detokenise, lowercase), context_files(context_source, context_target)
     selection = CorpusSelection(split, source, target, documents, limit)
     config = AnalysisConfig(
-        names_between_commas("analyses", analyses, ANALYSES),
-        window_sizes("windows", windows),
-        names_between_commas("drop", drop, DROP_SIDES),
+        opt.names_between_commas("analyses", analyses, ANALYSES),
+        opt.window_sizes("windows", windows),
+        opt.names_between_commas("drop", drop, DROP_SIDES),
         [normalization.suite(published) for published in read_suites(suite or [], context)],
         rule,
         bleu,
@@ -81,8 +63,8 @@ def analyse_command(
         seed,
     )
     check_output_file(items, overwrite)
-    found = analyse(runs, selection, config, progress_shown(quiet), device)
+    found = analyse(runs, selection, config, opt.progress_shown(quiet), device)
     show_analysis(found.results, by, Console(highlight=False))
     if items is not None:
         write_atomic(items, "".join(item.to_line() for item in found.items()))
-    write_figures(json_file, found.results.to_json())
+    opt.write_figures(json_file, found.results.to_json())

@@ -8,19 +8,16 @@ from typing import Annotated
 
 import typer
 
-from focat.cli.options import ConfigFile, JsonFile, Overrides, Quiet, progress_shown, write_figures
+from focat.cli import options as opt
 
 
 def config_command(
     config: Annotated[
-        Path | None,
-        typer.Argument(metavar="CONFIG", help="Settings file (YAML); the defaults if not given."),
+        Path | None, typer.Argument(metavar="CONFIG", help="Settings file (YAML); the defaults if not given.")
     ] = None,
-    overrides: Overrides = None,
-    schema: Annotated[bool, typer.Option("--schema", help="Write a JSON schema of settings files, for editors.")] = (
-        False
-    ),
-    reference: Annotated[bool, typer.Option("--reference", help="Write about every setting, as Markdown.")] = False,
+    overrides: opt.Overrides = None,
+    schema: Annotated[bool, opt.flag("--schema", "Write a JSON schema of settings files, for editors.")] = (False),
+    reference: Annotated[bool, opt.flag("--reference", "Write about every setting, as Markdown.")] = False,
 ) -> None:
     """Show the settings that a file and overrides amount to, or the schema of all settings."""
     from focat.config import Settings, dump_settings, load_settings
@@ -36,11 +33,11 @@ def config_command(
 
 
 def prepare_command(
-    config: ConfigFile,
-    overrides: Overrides = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a store made from other settings.")] = False,
-    quiet: Quiet = False,
-    json_file: JsonFile = None,
+    config: opt.ConfigFile,
+    overrides: opt.Overrides = None,
+    overwrite: opt.Overwrite = False,
+    quiet: opt.Quiet = False,
+    json_file: opt.JsonFile = None,
 ) -> None:
     """Make a token store: read and clean the corpora, train the tokenizer, encode everything."""
     from focat.config import load_settings
@@ -48,11 +45,11 @@ def prepare_command(
     from focat.corpus.store import counts_line
 
     settings = load_settings(config, overrides or ()).data
-    manifest = prepare(settings, progress_shown(quiet), overwrite)
+    manifest = prepare(settings, opt.progress_shown(quiet), overwrite)
     for name, split in manifest["splits"].items():
         print(f"{name}: {counts_line(split)}")
     print(f"next: focat inspect {settings.store}")
-    write_figures(json_file, manifest)
+    opt.write_figures(json_file, manifest)
 
 
 def inspect_command(
@@ -61,8 +58,8 @@ def inspect_command(
     windows: Annotated[int, typer.Option(min=0, help="How many windows to show.")] = 3,
     before: Annotated[int, typer.Option(min=0, help="Context sentences in front of the current one.")] = 3,
     after: Annotated[int, typer.Option(min=0, help="Context sentences behind the current one.")] = 0,
-    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the windows as a picture.")] = None,
-    json_file: JsonFile = None,
+    svg: Annotated[Path | None, opt.file("Also write the windows as a picture.")] = None,
+    json_file: opt.JsonFile = None,
 ) -> None:
     """Look into a token store: counts, lengths, suspicious pairs, and windows coloured by segment."""
     from focat.analysis.inspection import inspect_split
@@ -74,4 +71,4 @@ def inspect_command(
     show_inspection(found)
     if svg is not None:
         draw_windows(found, svg)
-    write_figures(json_file, found.results.to_json())
+    opt.write_figures(json_file, found.results.to_json())

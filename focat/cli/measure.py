@@ -8,63 +8,44 @@ from typing import Annotated
 import typer
 
 from focat.choices import MissingTarget, ScoreFormat, SuiteContext
-from focat.cli.options import (
-    ContextSource,
-    ContextTarget,
-    DecodingOverrides,
-    DeviceName,
-    EnsembleRuns,
-    JsonFile,
-    PrecisionOption,
-    Quiet,
-    RuleOption,
-    RunFolder,
-    WindowSize,
-    progress_shown,
-    write_figures,
-)
+from focat.cli import options as opt
 
 
 def contrast_command(
-    run: RunFolder,
-    overrides: DecodingOverrides = None,
+    run: opt.RunFolder,
+    overrides: opt.DecodingOverrides = None,
     *,
     suite: Annotated[
         list[Path],
-        typer.Option(metavar="FILE", help="A suite: Voita et al., ContraPro and its relatives, JSONL. Repeatable."),
+        opt.file("A suite: Voita et al., ContraPro and its relatives, JSONL. Repeatable."),
     ],
-    context_source: ContextSource = None,
-    context_target: ContextTarget = None,
+    context_source: opt.ContextSource = None,
+    context_target: opt.ContextTarget = None,
     context_folder: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Or the folder of documents that its context is in.")
     ] = None,
-    rule: RuleOption = "current-sum",
+    rule: opt.RuleOption = "current-sum",
     target_context: Annotated[
         SuiteContext, typer.Option(help="gold (the suite's), own (the model's translation of it) or none.")
     ] = "gold",
-    window: WindowSize = None,
+    window: opt.WindowSize = None,
     missing_target: Annotated[
-        MissingTarget,
-        typer.Option(help="Where target context is missing: shorter windows, or keep all of the source."),
+        MissingTarget, typer.Option(help="Where target context is missing: shorter windows, or keep all of the source.")
     ] = "shorter",
     pad_context: Annotated[
         str | None, typer.Option(metavar="TEXT", help="What stands in for missing sentences; the paper has '...'.")
     ] = None,
-    detokenise: Annotated[
-        bool, typer.Option("--detokenise", help="Undo the suite's tokenisation (Voita et al.).")
-    ] = False,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case the suite.")] = False,
+    detokenise: Annotated[bool, opt.flag("--detokenise", "Undo the suite's tokenisation (Voita et al.).")] = False,
+    lowercase: Annotated[bool, opt.flag("--lowercase", "Lower-case the suite.")] = False,
     translate: Annotated[
-        bool, typer.Option("--translate", help="Also translate, and see whether the right word is produced.")
+        bool, opt.flag("--translate", "Also translate, and see whether the right word is produced.")
     ] = False,
-    instances: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the answer to each instance, as JSONL.")
-    ] = None,
-    precision: PrecisionOption = "float32",
-    device: DeviceName = "auto",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --instances.")] = False,
-    quiet: Quiet = False,
-    json_file: JsonFile = None,
+    instances: Annotated[Path | None, opt.file("Write the answer to each instance, as JSONL.")] = None,
+    precision: opt.PrecisionOption = "float32",
+    device: opt.DeviceName = "auto",
+    overwrite: opt.Overwrite = False,
+    quiet: opt.Quiet = False,
+    json_file: opt.JsonFile = None,
 ) -> None:
     """Measure what context is for: how often a system prefers the right translation, by phenomenon and distance."""
     from rich.console import Console
@@ -83,36 +64,32 @@ def contrast_command(
     check_output_file(instances, overwrite)
     suites = read_contrast_suites(suite, Run.open(run), window, context_source, context_target, context_folder)
     system = load_system(run, device, overrides or ())
-    scored, setup = run_contrast(system, suites, config, progress_shown(quiet))
+    scored, setup = run_contrast(system, suites, config, opt.progress_shown(quiet))
     if instances is not None:
         lines = (result.to_line() for each in scored for result in instance_results(each, setup.rule))
         write_atomic(instances, "".join(lines))
     results = contrast_results(scored, setup)
     show_contrast(results, Console(highlight=False))
-    write_figures(json_file, results.to_json())
+    opt.write_figures(json_file, results.to_json())
 
 
 def score_command(
-    run: RunFolder,
+    run: opt.RunFolder,
     source: Annotated[
         Path, typer.Argument(metavar="SOURCE", help="Sentences, one to a line; a blank line ends a document.")
     ],
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="Their translations, line for line.")],
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to write; standard output if not given."),
-    ] = None,
+    output: Annotated[Path | None, opt.file("Where to write; standard output if not given.", "--output", "-o")] = None,
     format: Annotated[
-        ScoreFormat | None,
-        typer.Option(help="jsonl has every token; by the end of the output's name if not given."),
+        ScoreFormat | None, typer.Option(help="jsonl has every token; by the end of the output's name if not given.")
     ] = None,
-    ensemble: EnsembleRuns = None,
-    window: WindowSize = None,
-    precision: PrecisionOption = "float32",
-    device: DeviceName = "auto",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output.")] = False,
-    quiet: Quiet = False,
-    json_file: JsonFile = None,
+    ensemble: opt.EnsembleRuns = None,
+    window: opt.WindowSize = None,
+    precision: opt.PrecisionOption = "float32",
+    device: opt.DeviceName = "auto",
+    overwrite: opt.Overwrite = False,
+    quiet: opt.Quiet = False,
+    json_file: opt.JsonFile = None,
 ) -> None:
     """Score translations, each sentence after its context: log-probabilities of sentences and of their tokens."""
     from focat.api import load
@@ -121,7 +98,7 @@ def score_command(
 
     check_output_file(output, overwrite)
     pairs = read_pairs(source, target)
-    progress = progress_shown(quiet)
+    progress = opt.progress_shown(quiet)
     model = load([run, *(ensemble or [])], device)
     scored = model.score_pairs(pairs, window, precision, progress)
     by_name: ScoreFormat = "jsonl" if output is not None and output.suffix == ".jsonl" else "tsv"
@@ -138,4 +115,4 @@ def score_command(
         f"{found.perplexity:.3f}" + (f"; {found.shortened:,} lost context" if found.shortened else "")
     )
     progress.log(found.signature)
-    write_figures(json_file, found.to_json())
+    opt.write_figures(json_file, found.to_json())

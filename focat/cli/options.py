@@ -18,6 +18,17 @@ if TYPE_CHECKING:
 
 Choice = TypeVar("Choice", bound=str)
 
+
+def flag(name: str, help: str) -> Any:
+    """Declare an option that is either given or not."""
+    return typer.Option(name, help=help)
+
+
+def file(help: str, *names: str) -> Any:
+    """Declare an option that names a file."""
+    return typer.Option(*names, metavar="FILE", help=help)
+
+
 ConfigFile = Annotated[
     Path, typer.Argument(metavar="CONFIG", help="Settings file (YAML), or a recipe such as focat:s4to4.")
 ]
@@ -36,6 +47,7 @@ JsonFile = Annotated[
         "--json", metavar="FILE", callback=check_parent_folder, help="Also write the figures to a file, as JSON."
     ),
 ]
+Overwrite = Annotated[bool, flag("--overwrite", "Replace what exists.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 DeviceName = Annotated[str, typer.Option(metavar="DEVICE", help="auto, cpu, cuda or cuda:1.")]
 EnsembleRuns = Annotated[

@@ -8,20 +8,7 @@ from typing import Annotated
 import typer
 
 from focat.choices import Correction, SignificanceTest, TestSplit
-from focat.cli.options import (
-    Beam,
-    ContextOption,
-    DeviceName,
-    DocumentNames,
-    JsonFile,
-    Quiet,
-    TrialSeed,
-    Unconstrained,
-    WindowSize,
-    progress_shown,
-    split_overrides,
-    write_figures,
-)
+from focat.cli import options as opt
 from focat.errors import FocatError
 
 
@@ -33,28 +20,28 @@ def evaluate_command(
             help="A run that translates the test set; settings to override, as in decoding.beam=8.",
         ),
     ] = None,
-    hypothesis: Annotated[Path | None, typer.Option(metavar="FILE", help="Translations that exist already.")] = None,
-    reference: Annotated[Path | None, typer.Option(metavar="FILE", help="What they are compared with.")] = None,
-    source: Annotated[Path | None, typer.Option(metavar="FILE", help="What is translated; COMET reads it.")] = None,
-    documents: DocumentNames = None,
+    hypothesis: Annotated[Path | None, opt.file("Translations that exist already.")] = None,
+    reference: Annotated[Path | None, opt.file("What they are compared with.")] = None,
+    source: Annotated[Path | None, opt.file("What is translated; COMET reads it.")] = None,
+    documents: opt.DocumentNames = None,
     split: Annotated[TestSplit, typer.Option(help="Of what the run was prepared from.")] = "test",
-    context: ContextOption = None,
-    unconstrained: Unconstrained = False,
-    window: WindowSize = None,
-    beam: Beam = None,
-    device: DeviceName = "auto",
+    context: opt.ContextOption = None,
+    unconstrained: opt.Unconstrained = False,
+    window: opt.WindowSize = None,
+    beam: opt.Beam = None,
+    device: opt.DeviceName = "auto",
     metrics: Annotated[str, typer.Option(help="Of bleu, chrf, chrf++, ter and comet.")] = "bleu,chrf,ter",
     fragments: Annotated[int | None, typer.Option(min=2, help="Also score lines of so many sentences.")] = None,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case both sides, not for COMET.")] = False,
+    lowercase: Annotated[bool, opt.flag("--lowercase", "Lower-case both sides, not for COMET.")] = False,
     tokenize: Annotated[str | None, typer.Option(help="sacrebleu's tokenizer for BLEU; 13a if not given.")] = None,
     comet_model: Annotated[str, typer.Option(help="A COMET model's name, or its .ckpt file.")] = (
         "Unbabel/wmt22-comet-da"
     ),
     comet_context: Annotated[int, typer.Option(min=0, help="Sentences that doc-COMET reads along.")] = 0,
-    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Keep translations.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --output.")] = False,
-    quiet: Quiet = False,
-    json_file: JsonFile = None,
+    output: Annotated[Path | None, opt.file("Keep translations.", "--output", "-o")] = None,
+    overwrite: opt.Overwrite = False,
+    quiet: opt.Quiet = False,
+    json_file: opt.JsonFile = None,
 ) -> None:
     """Measure translations: BLEU, chrF, TER and COMET, of sentences and of documents."""
     from rich.console import Console
@@ -64,7 +51,7 @@ def evaluate_command(
     from focat.files import check_output_file
     from focat.reporting.terminal.evaluation import show_evaluation
 
-    runs, overrides = split_overrides(arguments or [])
+    runs, overrides = opt.split_overrides(arguments or [])
     run = Path(runs[0]) if runs else None
     if len(runs) > 1 or (run is None) == (hypothesis is None):
         raise FocatError("evaluate: give either a RUN that translates, or --hypothesis with translations")
@@ -80,7 +67,7 @@ def evaluate_command(
     check_tokenize(tokenize)
     config.check(source is not None or run is not None)
     check_output_file(output, overwrite)
-    progress = progress_shown(quiet)
+    progress = opt.progress_shown(quiet)
     if run is not None:
         from focat.corpus.readers import read_documents
         from focat.evaluation.test_sets import corpus_of_files, documents_of
@@ -112,22 +99,20 @@ def compare_command(
         list[str],
         typer.Argument(metavar="[NAME=]FILE", help="Results of systems, the baseline first; equal names are one."),
     ],
-    reference: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The files are translations; this is what they should be.")
-    ] = None,
+    reference: Annotated[Path | None, opt.file("The files are translations; this is what they should be.")] = None,
     by: Annotated[
         str | None, typer.Option(help="Columns of a suite: phenomenon, distance, suite, or a label of its instances.")
     ] = None,
-    all_pairs: Annotated[bool, typer.Option("--all-pairs", help="Not only against the first.")] = False,
+    all_pairs: Annotated[bool, opt.flag("--all-pairs", "Not only against the first.")] = False,
     test: Annotated[SignificanceTest, typer.Option(help="For BLEU, chrF, TER, Disc_avg.")] = "randomisation",
     correction: Annotated[Correction, typer.Option(help="For multiple comparisons.")] = "holm",
     trials: Annotated[int, typer.Option(min=1, help="Of randomisation and permutation.")] = 10_000,
     resamples: Annotated[int, typer.Option(min=2, help="Of the bootstrap.")] = 1_000,
-    seed: TrialSeed = 12345,
+    seed: opt.TrialSeed = 12345,
     metrics: Annotated[str, typer.Option(help="With --reference: of bleu, chrf, chrf++ and ter.")] = "bleu,chrf,ter",
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="With --reference: lower-case both.")] = False,
-    quiet: Quiet = False,
-    json_file: JsonFile = None,
+    lowercase: Annotated[bool, opt.flag("--lowercase", "With --reference: lower-case both.")] = False,
+    quiet: opt.Quiet = False,
+    json_file: opt.JsonFile = None,
 ) -> None:
     """Compare systems: is the difference more than chance, and how large is it?"""
     from rich.console import Console
@@ -138,10 +123,10 @@ def compare_command(
     from focat.evaluation.quality import MetricConfig
     from focat.reporting.terminal.comparison import show_comparison
 
-    progress = progress_shown(quiet)
+    progress = opt.progress_shown(quiet)
     config = MetricConfig(parse_metrics(metrics), lowercase=lowercase)
     config.check(has_source=False)
     systems = read_systems(files, progress, config, reference, by)
     found = compare(systems, progress, all_pairs, test, correction, trials, resamples, seed)
     show_comparison(found, Console(highlight=False))
-    write_figures(json_file, found.results().to_json())
+    opt.write_figures(json_file, found.results().to_json())

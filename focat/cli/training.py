@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from focat.choices import AveragingRule
-from focat.cli.options import ConfigFile, JsonFile, Overrides, Quiet, RunFolder, progress_shown, write_figures
+from focat.cli import options as opt
 
 
 def train_command(
-    config: ConfigFile, overrides: Overrides = None, quiet: Quiet = False, json_file: JsonFile = None
+    config: opt.ConfigFile, overrides: opt.Overrides = None, quiet: opt.Quiet = False, json_file: opt.JsonFile = None
 ) -> None:
     """Train a system, or go on with training; `torchrun … -m focat train …` uses many GPUs."""
     from dataclasses import asdict
@@ -19,17 +19,17 @@ def train_command(
     from focat.config import load_settings
     from focat.training.trainer import Interrupted, train
 
-    progress = progress_shown(quiet)
+    progress = opt.progress_shown(quiet)
     try:
         state = train(load_settings(config, overrides or ()), progress)
     except Interrupted as stopped:
         progress.log(str(stopped))
         raise typer.Exit(stopped.exit_code) from None
-    write_figures(json_file, asdict(state))
+    opt.write_figures(json_file, asdict(state))
 
 
 def average_command(
-    run: RunFolder,
+    run: opt.RunFolder,
     count: Annotated[int, typer.Option(min=1, help="How many checkpoints to average.")] = 5,
     rule: Annotated[
         AveragingRule,

@@ -8,25 +8,12 @@ from typing import Annotated
 
 import typer
 
-from focat.cli.options import (
-    Beam,
-    ContextOption,
-    DeviceName,
-    EnsembleRuns,
-    JsonFile,
-    Quiet,
-    RunFolder,
-    Unconstrained,
-    WindowSize,
-    progress_shown,
-    split_overrides,
-    write_figures,
-)
+from focat.cli import options as opt
 from focat.errors import FocatError
 
 
 def translate_command(
-    run: RunFolder,
+    run: opt.RunFolder,
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
@@ -34,42 +21,40 @@ def translate_command(
             help="File to translate, standard input if not given; settings to override, as in decoding.beam=8.",
         ),
     ] = None,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write; standard output if not given.")
-    ] = Path("-"),
+    output: Annotated[Path, opt.file("Where to write; standard output if not given.", "--output", "-o")] = Path("-"),
     format: Annotated[
         str | None, typer.Option(help="text, jsonl, srt or vtt; by the end of the file's name if not given.")
     ] = None,
-    split: Annotated[bool, typer.Option("--split", help="The input is running text: cut it into sentences.")] = False,
-    context: ContextOption = None,
-    unconstrained: Unconstrained = False,
-    window: WindowSize = None,
-    ensemble: EnsembleRuns = None,
-    beam: Beam = None,
+    split: Annotated[bool, opt.flag("--split", "The input is running text: cut it into sentences.")] = False,
+    context: opt.ContextOption = None,
+    unconstrained: opt.Unconstrained = False,
+    window: opt.WindowSize = None,
+    ensemble: opt.EnsembleRuns = None,
+    beam: opt.Beam = None,
     length_penalty: Annotated[
         float | None, typer.Option(min=0, help="Scores are divided by length to this power.")
     ] = None,
     nbest: Annotated[int | None, typer.Option(min=1, help="Translations to show of each sentence.")] = None,
-    scores: Annotated[bool, typer.Option("--scores", help="Show the score of each translation.")] = False,
-    sample: Annotated[bool, typer.Option("--sample", help="Draw translations at random by their probability.")] = False,
+    scores: Annotated[bool, opt.flag("--scores", "Show the score of each translation.")] = False,
+    sample: Annotated[bool, opt.flag("--sample", "Draw translations at random by their probability.")] = False,
     temperature: Annotated[float | None, typer.Option(help="With --sample: below 1 is less daring.")] = None,
     top_p: Annotated[float | None, typer.Option(help="With --sample: draw from the likeliest of this mass.")] = None,
     seed: Annotated[int | None, typer.Option(help="With --sample: another seed is another draw.")] = None,
     int8: Annotated[
-        bool, typer.Option("--int8", help="On a CPU: twice as fast with eight-bit integers, a little less exact.")
+        bool, opt.flag("--int8", "On a CPU: twice as fast with eight-bit integers, a little less exact.")
     ] = False,
     batch_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of a batch.")] = None,
-    device: DeviceName = "auto",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output.")] = False,
-    quiet: Quiet = False,
-    json_file: JsonFile = None,
+    device: opt.DeviceName = "auto",
+    overwrite: opt.Overwrite = False,
+    quiet: opt.Quiet = False,
+    json_file: opt.JsonFile = None,
 ) -> None:
     """Translate documents, each sentence in its context, one line for each line; resumes by itself if interrupted."""
     from dataclasses import asdict
 
     from focat.api import load
 
-    files, overrides = split_overrides(arguments or [])
+    files, overrides = opt.split_overrides(arguments or [])
     if len(files) > 1:
         raise FocatError(f"translate: give one file, not {len(files)}: {', '.join(files)}")
     input = Path(files[0]) if files else Path("-")
@@ -88,7 +73,7 @@ def translate_command(
         split,
         scores,
         overwrite,
-        progress_shown(quiet or to_terminal),
+        opt.progress_shown(quiet or to_terminal),
         context=context,
         constrained=not unconstrained,
         window=window,
@@ -103,4 +88,4 @@ def translate_command(
         int8=int8 or None,
         batch_tokens=batch_tokens,
     )
-    write_figures(json_file, asdict(figures))
+    opt.write_figures(json_file, asdict(figures))

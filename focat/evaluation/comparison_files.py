@@ -111,7 +111,7 @@ def _read_numbers(path: Path) -> Score:
             numbers.append(float(line))
         except ValueError:
             raise lines.error(
-                f"{line.strip()[:40]!r} is no number; give --reference if these are translations "
+                f"{line.strip()[:40]!r} is no number; give a reference if these are translations "
                 "(else results of `focat contrast --instances` or `focat evaluate --json`, or a number per line)"
             ) from None
         if not np.isfinite(numbers[-1]):

@@ -110,13 +110,13 @@ def read_contrast_suites(
     """
     context: ContextFiles | ContextFolder | None = context_files(source, target)
     if context is not None and folder is not None:
-        raise FocatError("give either --context-source and --context-target, or --context-folder; not both")
+        raise FocatError("give either context_source and context_target, or context_folder; not both")
     settings = run.settings
     before = settings.windows.of_size(window).before
     if folder is not None:
         languages = settings.data.source_language, settings.data.target_language
         context = ContextFolder(folder, languages, before)
-    advice = "give --context-source and --context-target, or --context-folder (or --window 1, to ask without context)"
+    advice = "give context_source and context_target, or context_folder (or window = 1, to score without context)"
     return read_suites(paths, context, advice if before > 0 else None)
 
 

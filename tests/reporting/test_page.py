@@ -305,7 +305,7 @@ def test_refused(shop, tmp_path):
     )
     (tmp_path / "window.txt").write_text("one\n\ntwo\n\nthree\n")
     assert "found 3 blocks of lines" in no("focused", *out, "--window", tmp_path / "window.txt")
-    assert "give both of --context-source and --context-target" in no("base", *out, "--context-source", "x")
+    assert "give both of context_source and context_target" in no("base", *out, "--context-source", "x")
     assert not (tmp_path / "page.html").exists()
 
 

@@ -51,7 +51,7 @@ def read_suite(path: Path, context: ContextFiles | ContextFolder | None = None) 
 def read_suites(
     paths: Sequence[Path],
     context: ContextFiles | ContextFolder | None = None,
-    without: str | None = "give --context-source and --context-target",
+    without: str | None = "give context_source and context_target",
 ) -> list[Suite]:
     """All suites, of different names; the one like ContraPro takes the context.
 
@@ -75,7 +75,7 @@ def read_suites(
 def context_files(source: Path | None, target: Path | None) -> ContextFiles | None:
     """The two files of a suite's context, if they were given."""
     if (source is None) != (target is None):
-        raise FocatError("give both of --context-source and --context-target, or neither")
+        raise FocatError("give both of context_source and context_target, or neither")
     return None if source is None or target is None else ContextFiles(source, target)
 
 

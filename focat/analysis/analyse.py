@@ -12,7 +12,14 @@ import torch
 from focat._version import __version__
 from focat.analysis.attention import corpus_attention
 from focat.analysis.contributions import context_contributions, droppable
-from focat.analysis.corpora import AnalysedSystem, CorpusSelection, corpus_identity, open_runs, opened_split, texts_of
+from focat.analysis.corpora import (
+    AnalysedSystem,
+    CorpusSelection,
+    corpus_identity,
+    opened_split,
+    runs_by_name,
+    texts_of,
+)
 from focat.analysis.losses import logged_losses, window_losses
 from focat.analysis.phenomena import SuiteInstance, context_effects, instances_of
 from focat.analysis.results import (
@@ -94,7 +101,7 @@ def analyse(
     device: str | torch.device = "auto",
 ) -> Analysis:
     """Analyse runs one after the other, then compare all with the first."""
-    runs = open_runs(paths)
+    runs = runs_by_name(paths)
     identity = corpus_identity(runs, selection)
     instances = instances_of(config.suites)
     systems: dict[str, SystemAnalysis] = {}

@@ -77,7 +77,7 @@ class AnalysedSystem:
         return self.model.output_weight.device
 
 
-def open_runs(paths: Sequence[Path]) -> dict[str, Run]:
+def runs_by_name(paths: Sequence[Path]) -> dict[str, Run]:
     """Open runs by name: that of the folder, or the whole path where two folders have the same."""
     names = [path.resolve().name for path in paths]
     count = Counter(names)

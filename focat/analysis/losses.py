@@ -112,7 +112,7 @@ def window_losses(
     plain, smoothed, tokens = (np.zeros((len(cut), 2)) for _ in range(3))
     with progress.bar(f"{system.name}: {label}", "windows", len(cut)) as bar:
         for rows, batch in window_batches(split, cut, system.device, bar):
-            of_tokens = token_losses(system, batch)
+            of_tokens = _token_losses(system, batch)
             for sums, values in zip(
                 (smoothed, plain, tokens), (*of_tokens, torch.ones_like(of_tokens[0])), strict=True
             ):
@@ -121,7 +121,7 @@ def window_losses(
 
 
 @torch.no_grad()
-def token_losses(system: AnalysedSystem, batch: Batch) -> tuple[Tensor, Tensor]:
+def _token_losses(system: AnalysedSystem, batch: Batch) -> tuple[Tensor, Tensor]:
     """Return the loss of every target token with label smoothing, and without: (windows, length) each."""
     model, smoothing = system.model, system.settings.objective.label_smoothing
     hidden = model(batch.source, batch.target)

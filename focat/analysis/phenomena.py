@@ -185,7 +185,9 @@ def phenomena(instances: Sequence[SuiteInstance]) -> list[str]:
     return list(dict.fromkeys(one.phenomenon for one in instances))
 
 
-def accuracy_scores(margins: InstanceMargins, instances: Sequence[SuiteInstance], name: str = "{}") -> dict[str, Score]:
+def phenomenon_accuracies(
+    margins: InstanceMargins, instances: Sequence[SuiteInstance], name: str = "{}"
+) -> dict[str, Score]:
     """Return the accuracy on each phenomenon, and on all together where there are several.
 
     Args:

@@ -12,7 +12,7 @@ import numpy as np
 
 from focat.analysis.corpora import AnalysedSystem
 from focat.analysis.losses import window_losses
-from focat.analysis.phenomena import SuiteInstance, accuracy_scores, groups_of, score_suites
+from focat.analysis.phenomena import SuiteInstance, groups_of, phenomenon_accuracies, score_suites
 from focat.analysis.results import RobustnessResults, WindowSizeResult
 from focat.choices import ScoringRule
 from focat.config.schema import WindowSettings
@@ -60,7 +60,7 @@ def robustness_of(
         )
         if instances and size <= longest:
             scored = score_suites(system, instances, groups_of(system, instances, windows), rule, progress)
-            accuracies = accuracy_scores(scored, instances, "robustness.accuracy.{}." + str(size))
+            accuracies = phenomenon_accuracies(scored, instances, "robustness.accuracy.{}." + str(size))
             found += accuracies.values()
             values = {phenomenon: score.value for phenomenon, score in accuracies.items()}
             result = result.model_copy(update={"accuracy": values})

@@ -19,9 +19,9 @@ _TOKENS = {"cpu": 4096, "cuda": 65_536}  # of a batch on its longer side, paddin
 def window_batches(
     split: Split, windows: CorpusWindows, device: torch.device, bar: Bar, most_weights: int | None = None
 ) -> Iterator[tuple[Indices, Batch]]:
-    """Every window once, with its place among the windows; those of similar length together.
+    """Return all windows in batches of similar length, with their indices.
 
-    With `most_weights`, a batch is cut so that one head of one layer has at most so many attention weights.
+    With `most_weights`, batches are split so that one head of one layer has at most so many attention weights.
     """
     if not len(windows):
         raise FocatError(f"{bar.label}: every sentence is longer than a window may be; see windows.max_tokens")

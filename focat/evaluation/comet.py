@@ -26,20 +26,24 @@ DEFAULT_MODEL = "Unbabel/wmt22-comet-da"
 VARIABLE = "FOCAT_COMET_ENV"
 # One with context; and a setuptools that still has what its torchmetrics imports.
 _PACKAGES = ("unbabel-comet>=2.2.7,<3", "setuptools<81")
-_ALONE = ["-I"]  # nothing of ours is on its path: neither PYTHONPATH nor this folder, whose comet.py is not COMET
+_ISOLATED = ["-I"]  # isolated: neither PYTHONPATH nor this folder, whose comet.py is not COMET, is on its path
 _WORKER = Path(__file__).with_name("comet_worker.py")
 
 
 def environment() -> Path:
-    """The folder of COMET's own environment."""
+    """Return the folder of COMET's own environment."""
     if chosen := os.environ.get(VARIABLE):
         return Path(chosen).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "focat" / "comet"
 
 
 def check() -> dict[str, str]:
-    """The versions of COMET and torch in its environment; what is missing is an error that says what to run."""
-    done = _run([python(), *_ALONE, _WORKER, "--check"])
+    """Return the versions of COMET and torch in its environment.
+
+    Raises:
+        FocatError: COMET does not start; the message says what to run.
+    """
+    done = _run([python(), *_ISOLATED, _WORKER, "--check"])
     if done.returncode:
         raise FocatError(
             f"{environment()}: COMET does not start ({_last_line(done)}); run `focat doctor --install-comet`"
@@ -49,13 +53,13 @@ def check() -> dict[str, str]:
 
 
 def install(progress: Progress) -> None:
-    """Make the environment, or mend it; torch is of the version that focat itself runs on."""
+    """Create or repair the environment, with the version of torch that focat itself runs on."""
     folder = environment()
     torch_version = version("torch").partition("+")[0]
     steps = {
         f"making {folder}": [sys.executable, "-m", "venv", folder],
         "installing unbabel-comet": [
-            *(folder / "bin" / "python", *_ALONE, "-m", "pip", "install", "--disable-pip-version-check"),
+            *(folder / "bin" / "python", *_ISOLATED, "-m", "pip", "install", "--disable-pip-version-check"),
             *(*_PACKAGES, f"torch=={torch_version}"),
         ],
     }
@@ -94,10 +98,10 @@ def comet(
     ]
     with TemporaryDirectory(prefix="focat-comet-") as folder:
         request, result = Path(folder) / "request.json", Path(folder) / "result.json"
-        asked = {"model": model, "batch": batch, "contexts": list(contexts), "samples": samples}
-        request.write_text(json.dumps(asked), encoding="utf-8")
+        content = {"model": model, "batch": batch, "contexts": list(contexts), "samples": samples}
+        request.write_text(json.dumps(content), encoding="utf-8")
         with progress.bar(f"COMET by {name}: {len(samples):,} sentences"):
-            done = _run([interpreter, *_ALONE, _WORKER, request, result])
+            done = _run([interpreter, *_ISOLATED, _WORKER, request, result])
             if done.returncode or not result.exists():
                 raise FocatError(f"COMET with {model}: {_last_line(done)}")
         answer: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
@@ -115,7 +119,11 @@ def comet(
 
 
 def python() -> Path:
-    """The interpreter of COMET's environment; if there is none, an error that says what to run."""
+    """Return the interpreter of COMET's environment.
+
+    Raises:
+        FocatError: there is none; the message says what to run.
+    """
     interpreter = environment() / "bin" / "python"
     if not interpreter.exists():
         raise FocatError(

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 
-def main() -> None:
-    """Say what is installed, or score what is asked; what goes wrong is the last line of standard error."""
+def run_worker() -> None:
+    """Print what is installed, or score a request; an error is the last line of standard error."""
     if sys.argv[1:] == ["--check"]:
         import comet  # noqa: F401  (installed is not yet usable)
         import torch
@@ -30,8 +30,8 @@ def main() -> None:
 
 
 def score(request: dict[str, Any]) -> dict[str, Any]:
-    """For each number of context sentences, a score of each sentence; context is seen, and not scored."""
-    model = load(request["model"])
+    """Score each sentence, once for each number of context sentences; context is read and not scored."""
+    model = load_comet(request["model"])
     runs = {}
     for context in sorted(request["contexts"]):  # none first: what is enabled stays enabled
         if context:
@@ -43,7 +43,7 @@ def score(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def run(model: Any, samples: list[dict[str, Any]], context: int, batch: int) -> dict[str, Any]:
-    """The scores, and how many sentences had to go without some of their context."""
+    """Return the scores, and the number of sentences that lost some of their context."""
     import torch
 
     sides = ["src", "mt", "ref"] if model.requires_references() else ["src", "mt"]
@@ -57,30 +57,30 @@ def run(model: Any, samples: list[dict[str, Any]], context: int, batch: int) -> 
     return {"scores": [float(value) for value in predicted["scores"]], "cut": cut}
 
 
-def load(name: str) -> Any:
-    """A model by its name, downloaded if need be, or a checkpoint file."""
+def load_comet(name: str) -> Any:
+    """Load a model by name, downloaded if necessary, or a checkpoint file."""
     from comet import download_model, load_from_checkpoint
 
     return load_from_checkpoint(name if name.endswith(".ckpt") else download_model(name))
 
 
 def in_context(model: Any, sample: dict[str, Any], context: int, sides: list[str]) -> tuple[dict[str, str], int]:
-    """The texts of a sentence behind so much of its context as the encoder can take, and how much that is.
+    """Return the texts of a sentence after as much context as the encoder can take, and how much that is.
 
     The encoder itself would cut off the end, which is the very sentence that is scored. A translation stands behind the
     context of the reference, so that each sentence is judged by itself (Vernikos et al., 2022).
     """
     tokenizer = model.encoder.tokenizer
-    room = model.encoder.max_positions - 2
+    longest = model.encoder.max_positions - 2
     before = {**sample["before"], "mt": sample["before"]["ref"]}
     kept = min(context, len(before["src"]))
     while True:
         behind = {side: [*before[side][len(before[side]) - kept :], sample[side]] for side in sides}
         texts = {side: f" {tokenizer.sep_token} ".join(sentences) for side, sentences in behind.items()}
-        if not kept or max(map(len, tokenizer(list(texts.values()))["input_ids"])) <= room:
+        if not kept or max(map(len, tokenizer(list(texts.values()))["input_ids"])) <= longest:
             return texts, kept
         kept -= 1
 
 
 if __name__ == "__main__":
-    main()
+    run_worker()

@@ -23,48 +23,48 @@ from focat.windows.batch import Batch
 from focat.windows.builder import WindowSpan, cut_window, join_window, pad_windows
 
 _BATCH_TOKENS = {"cpu": 4096, "cuda": 65_536}
-_CHARACTERS = 3  # of a token, roughly
+_CHARACTERS = 3  # per token, roughly
 
 
 @dataclass(frozen=True)
 class SentenceScore:
-    """How likely a model finds a translation, given its source and the context of both."""
+    """The log-probability of a translation, given its source and the context of both."""
 
     source: str
     target: str
     tokens: tuple[str, ...]
-    """Of the target, as the model sees them; the last is `<E>`, or `<S>` where the target window goes on."""
+    """Tokens of the target; the last is `<E>`, or `<S>` where the target window goes on."""
     token_scores: tuple[float, ...]
     """Log-probability of each."""
     document: int = 0
     line: int = 0
     shortened: bool = False
-    """Whether it lost context sentences because its window was too long."""
+    """Whether context was dropped because the window was too long."""
 
     @property
     def log_probability(self) -> float:
-        """Of the whole sentence."""
+        """The log-probability of the sentence."""
         return math.fsum(self.token_scores)
 
     @property
     def mean(self) -> float:
-        """Per token."""
+        """The mean log-probability per token."""
         return self.log_probability / len(self.token_scores)
 
 
 @dataclass(frozen=True)
-class Pair:
-    """A sentence and its translation, and where they stand."""
+class SentencePair:
+    """A sentence and its translation, with the number of their line."""
 
     source: str
     target: str
     line: int
 
 
-def read_pairs(source: Path, target: Path) -> list[list[Pair]]:
-    """Documents of two parallel files, a blank line on both sides between them."""
+def read_pairs(source: Path, target: Path) -> list[list[SentencePair]]:
+    """Read the documents of two parallel files; a blank line on both sides ends a document."""
     files = Lines(source), Lines(target)
-    documents: list[list[Pair]] = [[]]
+    documents: list[list[SentencePair]] = [[]]
     for one, other in parallel_lines(*files):
         if is_blank(one) != is_blank(other):
             blank, text = files if is_blank(one) else files[::-1]
@@ -75,7 +75,7 @@ def read_pairs(source: Path, target: Path) -> list[list[Pair]]:
         if is_blank(one):
             documents.append([])
         else:
-            documents[-1].append(Pair(one, other, files[0].number))
+            documents[-1].append(SentencePair(one, other, files[0].number))
     documents = [document for document in documents if document]
     if not documents:
         raise FocatError(f"{source}: holds no sentence")
@@ -85,12 +85,12 @@ def read_pairs(source: Path, target: Path) -> list[list[Pair]]:
 def score_documents(
     models: Sequence[Transformer],
     tokenizer: Tokenizer,
-    documents: Sequence[Sequence[Pair]],
+    documents: Sequence[Sequence[SentencePair]],
     windows: WindowSettings,
     precision: Precision = "float32",
     progress: Progress = NULL_PROGRESS,
 ) -> list[list[SentenceScore]]:
-    """Each translation after the given translations of its context; several models decide together."""
+    """Score each translation after the given translations of its context, by the mean probability of all models."""
     flat = [(d, i) for d, document in enumerate(documents) for i in range(len(document))]
     cut = [window for document in documents for window in _windows(document, windows, tokenizer)]
     found: dict[int, SentenceScore] = {}
@@ -101,13 +101,13 @@ def score_documents(
             batch = _batch([cut[n] for n in some]).to(str(device))
             with autocast(precision, device):
                 scores = torch.stack([token_scores(model, batch.source, batch.target) for model in models])
-            mixed = (scores.double().logsumexp(0) - math.log(len(models))).cpu()  # (windows, length)
+            averaged = (scores.double().logsumexp(0) - math.log(len(models))).cpu()  # (windows, length)
             tokens, current = batch.target.tokens.cpu(), (batch.target.segments == batch.target.current[:, None]).cpu()
             for row, n in enumerate(some):
                 d, i = flat[n]
                 pair, mine = documents[d][i], current[row]
                 pieces = tuple(tokenizer.target.piece(token) for token in tokens[row][mine].tolist())
-                own = tuple(mixed[row][mine].tolist())
+                own = tuple(averaged[row][mine].tolist())
                 found[n] = SentenceScore(pair.source, pair.target, pieces, own, d, pair.line, cut[n].span.dropped > 0)
             bar.advance(len(some))
     scored = iter(found[n] for n in range(len(flat)))
@@ -166,7 +166,7 @@ class _Window:
     target_characters: int
 
 
-def _windows(document: Sequence[Pair], settings: WindowSettings, tokenizer: Tokenizer) -> Iterator[_Window]:
+def _windows(document: Sequence[SentencePair], settings: WindowSettings, tokenizer: Tokenizer) -> Iterator[_Window]:
     """One window for each sentence of a document."""
     source = [tokenizer.source.encode(pair.source) for pair in document]
     target = [tokenizer.target.encode(pair.target) for pair in document]
@@ -183,7 +183,7 @@ def _windows(document: Sequence[Pair], settings: WindowSettings, tokenizer: Toke
 
 
 def _batches(order: Sequence[int], cut: Sequence[_Window], budget: int) -> Iterator[list[int]]:
-    """Windows in this order, from the longest on, as many as the budget allows; lengths are guessed from characters."""
+    """Group windows in this order, longest first, within a budget of tokens; lengths are estimated from characters."""
     batch: list[int] = []
     longest = 1
     for n in order:

@@ -1,7 +1,7 @@
-"""Candidates that share a source and the beginning of their target are read together, and exactly as if alone.
+"""Prefix-shared scoring: candidates with a common source and target prefix share its computation, with equal scores.
 
-All that is asked about one source makes a tree. The source is encoded once. What all targets begin with is the stem,
-read once; from there each context goes its own way, up to where its candidates part, and then each candidate. (Twin
+All candidates of one source form a tree. The source is encoded once. The prefix that all targets share is the stem,
+decoded once; each target context is a branch, decoded up to where its candidates differ; then each candidate. (Twin
 instances of a suite have the same source, and differ in one sentence of the target context.)
 """
 
@@ -46,28 +46,28 @@ class _Branch:
 
     context: Ids
     endings: list[Ids] = field(default_factory=list)  # tokens of each candidate, `<E>` included
-    places: list[int] = field(default_factory=list)  # of each candidate in the results
+    indices: list[int] = field(default_factory=list)  # of each candidate in the results
 
     def finalize(self) -> None:
-        """Find out how far its candidates go together; one token at least is left of each."""
-        common = _in_common([ending[:-1] for ending in self.endings])
+        """Split off the prefix that the candidates share; at least one token of each remains."""
+        common = _common_prefix([ending[:-1] for ending in self.endings])
         self.prefix = np.concatenate([self.context, self.endings[0][:common]])
         self.tails = [ending[common:] for ending in self.endings]
 
 
 @dataclass
 class _Tree:
-    """All that is asked about one source."""
+    """All target contexts and candidates of one source."""
 
     source: Ids
     branches: list[_Branch]
 
     def finalize(self) -> None:
-        """Find out how far its branches go together, and how long everything is."""
+        """Find the prefix that all branches share, and the lengths of source, stem, branches and candidates."""
         for branch in self.branches:
             branch.finalize()
         prefixes = [branch.prefix for branch in self.branches]
-        self.stem = _in_common(prefixes)  # tokens
+        self.stem = _common_prefix(prefixes)  # tokens
         self.shape = (len(self.branches), max(len(branch.endings) for branch in self.branches))
         self.lengths = np.array(
             [
@@ -88,18 +88,27 @@ def score_candidates(
     progress: Progress = NULL_PROGRESS,
     batch_tokens: int | None = None,
 ) -> Scores:
-    """Scores of all candidates of all groups, in a row."""
-    trees, places = _trees(groups, tokenizer)
+    """Score all candidates of all groups, in a row.
+
+    Args:
+        model: the model.
+        tokenizer: its tokenizer.
+        groups: candidates with their contexts.
+        precision: what the model computes in.
+        progress: where progress is shown.
+        batch_tokens: padded tokens of a batch; chosen for the device if not given.
+    """
+    trees, indices = _trees(groups, tokenizer)
     device = model.output_weight.device
     branches = [branch for tree in trees for branch in tree.branches]
     count = sum(len(branch.endings) for branch in branches)
-    tokens = np.zeros((2, count), np.int64)
+    token_counts = np.zeros((2, count), np.int64)
     for branch in branches:
-        tokens[0, branch.places] = [len(ending) for ending in branch.endings]
-        tokens[1, branch.places] = len(branch.context)
+        token_counts[0, branch.indices] = [len(ending) for ending in branch.endings]
+        token_counts[1, branch.indices] = len(branch.context)
 
     found: list[Tensor] = []  # (2, candidates) of each batch: current and context
-    order: list[int] = []  # where they belong; -1 for nowhere
+    order: list[int] = []  # their indices in the results; -1 for padding
     budget = batch_tokens or _BATCH_TOKENS.get(device.type, _BATCH_TOKENS["cpu"])
     with progress.bar("scoring", "candidates", count) as bar, autocast(precision, device):
         for batch in _batches(trees, budget):
@@ -107,15 +116,15 @@ def score_candidates(
             before = len(order)
             for tree in batch:
                 for branch in tree.branches:
-                    order += branch.places + [-1] * (tree.shape[1] - len(branch.places))
-            bar.advance(sum(place >= 0 for place in order[before:]))
-        sums = np.zeros((2, count + 1))  # the last is for nobody
-        sums[:, order] = torch.cat(found, 1).cpu().numpy() if found else 0.0  # the only wait for the device
-    return Scores(sums[0, places], sums[1, places], tokens[0, places], tokens[1, places])
+                    order += branch.indices + [-1] * (tree.shape[1] - len(branch.indices))
+            bar.advance(sum(index >= 0 for index in order[before:]))
+        sums = np.zeros((2, count + 1))  # the last column takes the padding
+        sums[:, order] = torch.cat(found, 1).cpu().numpy() if found else 0.0  # the only synchronisation with the device
+    return Scores(sums[0, indices], sums[1, indices], token_counts[0, indices], token_counts[1, indices])
 
 
 def _trees(groups: Sequence[CandidateGroup], tokenizer: Tokenizer) -> tuple[list[_Tree], Ids]:
-    """What there is to read, and where the result of each candidate of each group will be."""
+    """Return the trees, and the index of each candidate of each group in the results."""
     sources = _encoded(tokenizer.source, (sentence for group in groups for sentence in group.source))
     targets = _encoded(
         tokenizer.target, (sentence for group in groups for sentence in (*group.target, *group.candidates))
@@ -123,7 +132,7 @@ def _trees(groups: Sequence[CandidateGroup], tokenizer: Tokenizer) -> tuple[list
     trees: dict[tuple[tuple[str, ...], int], _Tree] = {}  # by source and number of target context sentences
     branches: dict[tuple[tuple[str, ...], tuple[str, ...]], _Branch] = {}
     known: dict[tuple[tuple[str, ...], tuple[str, ...], str], int] = {}
-    places = []
+    indices = []
     for group in groups:
         root = (group.source, len(group.target))
         if root not in trees:
@@ -138,12 +147,12 @@ def _trees(groups: Sequence[CandidateGroup], tokenizer: Tokenizer) -> tuple[list
             key = (*context, candidate)
             if key not in known:
                 branches[context].endings.append(np.append(targets[candidate], END))
-                branches[context].places.append(len(known))
+                branches[context].indices.append(len(known))
                 known[key] = len(known)
-            places.append(known[key])
+            indices.append(known[key])
     for tree in trees.values():
         tree.finalize()
-    return list(trees.values()), np.array(places, np.int64)
+    return list(trees.values()), np.array(indices, np.int64)
 
 
 def _encoded(vocabulary: Vocabulary, sentences: Iterable[str]) -> Mapping[str, Ids]:
@@ -152,8 +161,8 @@ def _encoded(vocabulary: Vocabulary, sentences: Iterable[str]) -> Mapping[str, I
     return dict(zip(distinct, np.split(tokens, np.cumsum(lengths)[:-1]), strict=True)) if distinct else {}
 
 
-def _in_common(rows: Sequence[Ids]) -> int:
-    """How many tokens all rows begin with."""
+def _common_prefix(rows: Sequence[Ids]) -> int:
+    """Return the number of tokens that all rows begin with."""
     shortest = min(map(len, rows))
     block = np.stack([row[:shortest] for row in rows])
     differ = (block != block[0]).any(0)
@@ -161,15 +170,15 @@ def _in_common(rows: Sequence[Ids]) -> int:
 
 
 def _batches(trees: Sequence[_Tree], budget: int) -> Iterator[list[_Tree]]:
-    """Trees of one shape and alike in their lengths, within a budget of padded tokens on either side."""
+    """Group trees of one shape and similar lengths, within a budget of padded tokens on either side."""
 
-    def likeness(tree: _Tree) -> tuple[float, ...]:
+    def similarity(tree: _Tree) -> tuple[float, ...]:
         length, _, middle, tail = tree.lengths.tolist()
         return (*tree.shape, math.ceil(2 * math.log2(1 + tail)), math.ceil(1.5 * math.log2(1 + middle)), length)
 
     batch: list[_Tree] = []
     longest = np.zeros(4, np.int64)
-    for tree in sorted(trees, key=likeness):
+    for tree in sorted(trees, key=similarity):
         contexts, candidates = tree.shape
         grown = np.maximum(longest, tree.lengths)
         source, stem, middle, tail = grown.tolist()
@@ -184,72 +193,76 @@ def _batches(trees: Sequence[_Tree], budget: int) -> Iterator[list[_Tree]]:
 
 
 def _score(model: Transformer, batch: Sequence[_Tree], device: torch.device) -> Tensor:
-    """(2, candidates): log-probabilities of the current sentence and of the context; noise for missing candidates."""
+    """Return (2, candidates) log-probabilities of the current sentence and of the context; arbitrary for padding."""
     contexts, candidates = batch[0].shape
     branches = [branch for tree in batch for branch in tree.branches]
     source = pad_rows([tree.source for tree in batch]).to(device)
     memory = model.encode(PaddedSequences(source, segments_of(source), (source == SEPARATOR).sum(-1)))
     current = _column([int((tree.branches[0].context == SEPARATOR).sum()) for tree in batch], device)
     stems = [tree.branches[0].prefix[: tree.stem] for tree in batch]
-    reader = _Reader(model, memory, current[:, 0], stems)
-    of_stem = reader.of_stems.repeat_interleave(contexts, 0)  # (trees · contexts, stem)
+    decoder = _TreeDecoder(model, memory, current[:, 0], stems)
+    stem_scores = decoder.stem_scores.repeat_interleave(contexts, 0)  # (trees · contexts, stem)
     own = [branch.prefix[tree.stem :] for tree in batch for branch in tree.branches]
-    of_middle = reader.read(own, contexts)  # (trees · contexts, middle)
+    branch_scores = decoder.extend(own, contexts)  # (trees · contexts, middle)
     absent = [np.empty(0, np.int64)]
     tails = [tail for branch in branches for tail in branch.tails + absent * (candidates - len(branch.tails))]
-    of_tail = reader.read(tails, candidates, last=True).sum(-1)  # (trees · contexts · candidates,)
+    candidate_scores = decoder.extend(tails, candidates, last=True).sum(-1)  # (trees · contexts · candidates,)
 
     lengths = _column([len(branch.context) for branch in branches], device)
     begin = _column([tree.stem for tree in batch for _ in tree.branches], device)
-    stem_context = torch.arange(of_stem.shape[1], device=device) < lengths
-    middle_context = begin + torch.arange(of_middle.shape[1], device=device) < lengths
-    context = (of_stem * stem_context).sum(-1) + (of_middle * middle_context).sum(-1)  # (trees · contexts,)
-    shared = of_stem.sum(-1) + of_middle.sum(-1) - context
-    return torch.stack([shared.repeat_interleave(candidates) + of_tail, context.repeat_interleave(candidates)])
+    in_stem = torch.arange(stem_scores.shape[1], device=device) < lengths
+    in_branch = begin + torch.arange(branch_scores.shape[1], device=device) < lengths
+    context = (stem_scores * in_stem).sum(-1) + (branch_scores * in_branch).sum(-1)  # (trees · contexts,)
+    shared = stem_scores.sum(-1) + branch_scores.sum(-1) - context
+    return torch.stack([shared.repeat_interleave(candidates) + candidate_scores, context.repeat_interleave(candidates)])
 
 
-class _Reader:
-    """Reads a tree level by level: what all rows have in common, then what each goes on with."""
+class _TreeDecoder:
+    """Decodes trees level by level with one KV cache: the shared stem, then the branches, then the candidates."""
 
     def __init__(self, model: Transformer, memory: EncoderOutput, current: Tensor, stems: Sequence[Ids]) -> None:
         self.model = model
         self.cache = model.init_cache(memory, current=current)
         hidden = self._step([np.insert(stem, 0, START) for stem in stems])  # (trees, longest stem + 1, width)
-        self.of_stems = self._predicted(hidden, pad_rows(stems))
+        self.stem_scores = self._predicted(hidden, pad_rows(stems))
         """(trees, longest stem) log-probabilities; 0 on padding."""
-        self.parting = _at(hidden, [len(stem) for stem in stems])  # (rows, width): what predicts the token to come
+        self.last_hidden = _hidden_at(hidden, [len(stem) for stem in stems])  # (rows, width)
 
-    def read(self, rows: Sequence[Ids], fork: int, last: bool = False) -> Tensor:
-        """Log-probabilities (rows, length) of what `fork` rows go on with, for each row so far; 0 behind their ends.
+    def extend(self, rows: Sequence[Ids], fork: int, last: bool = False) -> Tensor:
+        """Decode the next level, in which each row so far continues in `fork` ways.
 
-        Where rows fork, all see the same: one projection serves all. The end of the last row is predicted, not read.
+        Rows of one fork share the projection that predicts their first token. With `last`, the last token of a row is
+        predicted and not decoded.
+
+        Returns:
+            (rows, length) log-probabilities; 0 on padding.
         """
-        labels, device = pad_rows(rows), self.parting.device
+        labels, device = pad_rows(rows), self.last_hidden.device
         if not labels.shape[1]:
             self._fork(fork)
             return torch.zeros(labels.shape, dtype=torch.float64, device=device)
         first = labels[:, :1].to(device)
-        logits = self.model.project(self.parting).float()  # (rows before the fork, vocabulary)
-        chances = logits.gather(1, first.view(-1, fork)) - logits.logsumexp(-1, keepdim=True)
-        of_first = chances.view(-1, 1).double()
+        logits = self.model.project(self.last_hidden).float()  # (rows before the fork, vocabulary)
+        first_scores = logits.gather(1, first.view(-1, fork)) - logits.logsumexp(-1, keepdim=True)
+        first_scores = first_scores.view(-1, 1).double()
         self._fork(fork)
         if labels.shape[1] == last:
-            return of_first
+            return first_scores
         hidden = self._step([row[:-1] for row in rows] if last else rows)
-        if not last:  # contexts that differ have as many separators, so none is the beginning of another
-            self.parting = _at(hidden, [len(row) - 1 for row in rows])
-        return torch.cat((of_first, self._predicted(hidden, labels[:, 1:])), 1)
+        if not last:  # different contexts have equally many separators, so none is a prefix of another
+            self.last_hidden = _hidden_at(hidden, [len(row) - 1 for row in rows])
+        return torch.cat((first_scores, self._predicted(hidden, labels[:, 1:])), 1)
 
     def _fork(self, fork: int) -> None:
         if fork > 1:
             self.cache.expand_beams(fork)
-            self.parting = self.parting.repeat_interleave(fork, 0)
+            self.last_hidden = self.last_hidden.repeat_interleave(fork, 0)
 
     def _step(self, rows: Sequence[Ids]) -> Tensor:
         return self.model.decode_step(self.cache, pad_rows(rows).to(self.cache.current.device))
 
     def _predicted(self, hidden: Tensor, labels: Tensor) -> Tensor:
-        """Of labels (rows, length), each by the hidden state in its place; 0 on padding, in float64."""
+        """Return log-probabilities of labels (rows, length), predicted by the hidden states; 0 on padding, float64."""
         row, column = (labels != PAD).nonzero(as_tuple=True)
         wanted = labels[row, column]
         row, column, wanted = (each.to(hidden.device) for each in (row, column, wanted))
@@ -258,9 +271,9 @@ class _Reader:
         return found
 
 
-def _at(hidden: Tensor, places: Sequence[int]) -> Tensor:
-    """(rows, width): of each row (length, width), the state at its place."""
-    return hidden.take_along_dim(_column(places, hidden.device)[..., None], 1)[:, 0]
+def _hidden_at(hidden: Tensor, positions: Sequence[int]) -> Tensor:
+    """Select one state (width,) of each row (length, width)."""
+    return hidden.take_along_dim(_column(positions, hidden.device)[..., None], 1)[:, 0]
 
 
 def _column(values: Sequence[int], device: torch.device) -> Tensor:

@@ -42,7 +42,7 @@ class Scores:
 
 
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
-    """Where a model computes in this precision."""
+    """Return the context in which a model computes in this precision."""
     return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
 
 

@@ -29,23 +29,23 @@ _CONFIDENCE = 0.95
 _Z = statistics.NormalDist().inv_cdf((1 + _CONFIDENCE) / 2)
 _FEW = 25  # discordant pairs below which McNemar's test is exact
 _ROWS = 512  # samples held at a time; a multiple of 32, because numpy draws truth values from 32 bits at a time
-_REMEMBERED = 1 << 26  # draws at most, each of a byte or two
+_CACHED_DRAWS = 1 << 26  # draws at most, each of a byte or two
 _NOISE = 1e-9  # differences below it come from the order of additions
 
 
 class Interval(NamedTuple):
-    """Where a figure lies, with 95 % confidence."""
+    """A 95 % confidence interval."""
 
     low: float
     high: float
 
 
 def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> tuple[float, str]:
-    """The p-value of equal accuracy, from answers to the same questions, and the test it comes from.
+    """Return the p-value of equal accuracy on the same instances, and the name of the test.
 
     χ² with continuity correction if the systems disagree 25 times or more; else exact, from the binomial distribution.
     """
-    from scipy import stats  # not at the top: it takes longer to import than all of this room
+    from scipy import stats  # not at the top: importing it takes longer than this package
 
     only_first, only_second = int((first & ~second).sum()), int((second & ~first).sum())
     disagree = only_first + only_second
@@ -56,19 +56,19 @@ def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> tuple[float,
     return float(stats.chi2.sf((abs(only_first - only_second) - 1) ** 2 / disagree, df=1)), "McNemar, χ²"
 
 
-def accuracy_interval(right: int, asked: int) -> Interval:
-    """Wilson's interval of a share of right answers."""
-    share, z2 = right / asked, _Z**2
-    centre = (right + z2 / 2) / (asked + z2)
-    reach = _Z * math.sqrt(share * (1 - share) / asked + z2 / (4 * asked**2)) * asked / (asked + z2)
-    return Interval(0.0 if right == 0 else centre - reach, 1.0 if right == asked else centre + reach)
+def accuracy_interval(right: int, total: int) -> Interval:
+    """Return Wilson's interval of a share."""
+    share, z2 = right / total, _Z**2
+    centre = (right + z2 / 2) / (total + z2)
+    margin = _Z * math.sqrt(share * (1 - share) / total + z2 / (4 * total**2)) * total / (total + z2)
+    return Interval(0.0 if right == 0 else centre - margin, 1.0 if right == total else centre + margin)
 
 
 def accuracy_difference_interval(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> Interval:
-    """Of accuracy of the second minus accuracy of the first, on the same questions.
+    """Return the interval of the second accuracy minus the first, on the same instances.
 
-    Newcombe's (1998) for paired proportions: Wilson's intervals of both, combined by how much the answers go together.
-    Unlike the textbook's interval, it holds for small samples and at the edges.
+    Newcombe's (1998) for paired proportions: Wilson's intervals of both, combined by their correlation phi. Unlike the
+    textbook's interval, it holds for small samples and at the edges.
     """
     count = len(first)
     both, neither = int((first & second).sum()), int((~first & ~second).sum())
@@ -77,55 +77,56 @@ def accuracy_difference_interval(first: NDArray[np.bool_], second: NDArray[np.bo
     (low1, high1), (low2, high2) = (accuracy_interval(both + only, count) for only in (only_first, only_second))
 
     margins = (both + only_first) * (only_second + neither) * (both + only_second) * (only_first + neither)
-    together = float(both * neither - only_first * only_second)
-    if together > 0:
-        together = max(together - count / 2, 0.0)  # his correction for continuity, of positive correlation only
-    phi = together / math.sqrt(margins) if margins else 0.0
+    covariance = float(both * neither - only_first * only_second)
+    if covariance > 0:
+        covariance = max(covariance - count / 2, 0.0)  # his correction for continuity, of positive correlation only
+    phi = covariance / math.sqrt(margins) if margins else 0.0
 
-    def reach(away1: float, away2: float) -> float:
-        return math.sqrt(max(away1**2 - 2 * phi * away1 * away2 + away2**2, 0.0))
+    def margin(margin1: float, margin2: float) -> float:
+        return math.sqrt(max(margin1**2 - 2 * phi * margin1 * margin2 + margin2**2, 0.0))
 
     difference = shares[1] - shares[0]
     return Interval(
-        difference - reach(high1 - shares[0], shares[1] - low2), difference + reach(shares[0] - low1, high2 - shares[1])
+        difference - margin(high1 - shares[0], shares[1] - low2),
+        difference + margin(shares[0] - low1, high2 - shares[1]),
     )
 
 
 def accuracy_difference(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> tuple[float, Interval, str]:
-    """McNemar's p-value, the interval of second − first in per cent, and the name of the test."""
-    p, how = mcnemar(first, second)
+    """Return McNemar's p-value, the interval of second − first in per cent, and the name of the test."""
+    p, test = mcnemar(first, second)
     low, high = accuracy_difference_interval(first, second)
-    return p, Interval(100 * low, 100 * high), how
+    return p, Interval(100 * low, 100 * high), test
 
 
 def approximate_randomisation(
     first: Floats, second: Floats, formula: Formula, trials: int = TRIALS, seed: int = SEED
 ) -> float:
-    """The p-value of equal figures: how often a random exchange of their items sets two systems as far apart.
+    """Return the p-value of equal scores: how often a random exchange of items sets two systems as far apart.
 
     The trials are sacrebleu's. One that reaches the difference exactly counts here and does not there, where two
     systems that differ in a single line would differ significantly; it matters for TER, which counts in whole edits.
     """
-    exchanged = first - second  # (items, statistics)
+    difference = first - second  # (items, statistics)
     totals = first.sum(0), second.sum(0)
     observed = abs(float(formula(totals[0][None])[0] - formula(totals[1][None])[0]))
-    reached = 0
-    for kept in _again(_exchanges, len(first), trials, seed):
-        moved = kept.astype(np.float64) @ exchanged  # (rows, statistics)
-        reached += int((abs(formula(totals[1] + moved) - formula(totals[0] - moved)) >= observed - _NOISE).sum())
-    return (reached + 1) / (trials + 1)
+    extreme = 0
+    for kept in _draws(_random_exchanges, len(first), trials, seed):
+        moved = kept.astype(np.float64) @ difference  # (rows, statistics)
+        extreme += int((abs(formula(totals[1] + moved) - formula(totals[0] - moved)) >= observed - _NOISE).sum())
+    return (extreme + 1) / (trials + 1)
 
 
 def paired_bootstrap(
     first: Floats, second: Floats, formula: Formula, resamples: int = RESAMPLES, seed: int = SEED
 ) -> tuple[float, Interval]:
-    """The p-value of equal figures by Koehn's (2004) test, as sacrebleu does it, and the interval of second − first."""
+    """Return the p-value of equal scores by Koehn's (2004), as in sacrebleu, and the interval of their difference."""
     sums = _sums_of_resamples(np.concatenate((first, second), axis=1), resamples, seed)
-    figures1, figures2 = (formula(own) for own in np.split(sums, [first.shape[1]], axis=1))
+    scores1, scores2 = (formula(own) for own in np.split(sums, [first.shape[1]], axis=1))
     observed = abs(float(formula(second.sum(0)[None])[0] - formula(first.sum(0)[None])[0]))
-    apart = abs(figures2 - figures1)
-    reached = int((apart - apart.mean() >= observed - _NOISE).sum())
-    return (reached + 1) / (resamples + 1), percentile_interval(figures2 - figures1)
+    apart = abs(scores2 - scores1)
+    extreme = int((apart - apart.mean() >= observed - _NOISE).sum())
+    return (extreme + 1) / (resamples + 1), percentile_interval(scores2 - scores1)
 
 
 def resampled(items: Floats, formula: Formula, resamples: int = RESAMPLES, seed: int = SEED) -> Floats:
@@ -134,12 +135,12 @@ def resampled(items: Floats, formula: Formula, resamples: int = RESAMPLES, seed:
 
 
 def _sums_of_resamples(items: Floats, resamples: int, seed: int) -> Floats:
-    drawn = _again(_redraws, len(items), resamples, seed)
+    drawn = _draws(_random_resamples, len(items), resamples, seed)
     return np.concatenate([times.astype(np.float64) @ items for times in drawn])  # (resamples, statistics)
 
 
 def percentile_interval(figures: Floats) -> Interval:
-    """The middle 95 % of resampled figures."""
+    """Return the middle 95 % of resampled scores."""
     tail = (1 - _CONFIDENCE) / 2
     low, high = np.quantile(figures, [tail, 1 - tail])
     return Interval(float(low), float(high))
@@ -170,12 +171,12 @@ def mean_formula(sums: Floats) -> Floats:
     return means
 
 
-def corrected(p_values: Sequence[float], how: Correction) -> list[float]:
-    """p-values after correction for asking many questions at once."""
+def corrected(p_values: Sequence[float], correction: Correction) -> list[float]:
+    """Return p-values corrected for multiple comparisons."""
     p = np.asarray(p_values, np.float64)
-    if how == "none" or not len(p):
+    if correction == "none" or not len(p):
         return list(map(float, p))
-    if how == "benjamini-hochberg":
+    if correction == "benjamini-hochberg":
         from scipy import stats
 
         return list(map(float, stats.false_discovery_control(p)))
@@ -187,7 +188,7 @@ def corrected(p_values: Sequence[float], how: Correction) -> list[float]:
 
 
 def p_text(p: float) -> str:
-    """A p-value as tables have it."""
+    """Format a p-value."""
     return f"{p:.4f}" if p >= 0.0001 else "< 0.0001"
 
 
@@ -199,32 +200,32 @@ def stars(p: float) -> str:
 # ------------------------------------------------------------------------------------------------ draws
 
 Draws = Callable[[int, int, int], Iterator[NDArray[Any]]]
-"""(items, samples, seed) → (some samples, items), until there are as many samples as asked for."""
+"""(items, samples, seed) → chunks of (rows, items), `samples` rows in all."""
 
 
-def _exchanges(items: int, samples: int, seed: int) -> Iterator[NDArray[np.bool_]]:
-    """Whether each item stays with its system."""
+def _random_exchanges(items: int, samples: int, seed: int) -> Iterator[NDArray[np.bool_]]:
+    """Draw whether each item stays with its system."""
     generator = np.random.default_rng(seed)
     for rows in _chunks(samples):
         yield generator.integers(2, size=(rows, items), dtype=bool)
 
 
-def _redraws(items: int, samples: int, seed: int) -> Iterator[NDArray[np.uint16]]:
-    """How often each item is drawn, with replacement."""
+def _random_resamples(items: int, samples: int, seed: int) -> Iterator[NDArray[np.uint16]]:
+    """Draw with replacement how often each item occurs."""
     generator = np.random.default_rng(seed)
     for rows in _chunks(samples):
         drawn = generator.choice(items, size=(rows, items), replace=True) + items * np.arange(rows)[:, None]
         yield np.bincount(drawn.ravel(), minlength=rows * items).reshape(rows, items).astype(np.uint16)
 
 
-def _again(draws: Draws, items: int, samples: int, seed: int) -> Iterable[NDArray[Any]]:
-    """The same seed draws the same: for the next column of the same test set, it need not be done again."""
-    few = items * samples <= _REMEMBERED
-    return _remembered(draws, items, samples, seed) if few else draws(items, samples, seed)
+def _draws(draws: Draws, items: int, samples: int, seed: int) -> Iterable[NDArray[Any]]:
+    """Draw; small draws are cached, because every score of the same test set needs the same ones."""
+    small = items * samples <= _CACHED_DRAWS
+    return _cached_draws(draws, items, samples, seed) if small else draws(items, samples, seed)
 
 
 @lru_cache(maxsize=2)
-def _remembered(draws: Draws, items: int, samples: int, seed: int) -> Sequence[NDArray[Any]]:
+def _cached_draws(draws: Draws, items: int, samples: int, seed: int) -> Sequence[NDArray[Any]]:
     return tuple(draws(items, samples, seed))
 
 

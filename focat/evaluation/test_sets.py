@@ -1,4 +1,4 @@
-"""Test sets as text: of two files, of the corpora that a run's settings name, or of the store it was trained on."""
+"""Test sets as text: from two files, from the corpora of a run's settings, or from the store it was trained on."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ TEST_SPLITS: tuple[TestSplit, ...] = get_args(TestSplit)
 
 
 def corpus_of_files(source: Path, target: Path, documents: Path | None = None) -> TextCorpus | IdsCorpus:
-    """Two files, line for line; a blank line ends a document, unless a third file names the document of each line."""
+    """Return a corpus of two parallel files; a blank line ends a document, unless `documents` names them."""
     if documents is None:
         return TextCorpus(format="text", source=source, target=target)
     return IdsCorpus(format="ids", source=source, target=target, documents=documents)
 
 
 def documents_of(run: Run, split: TestSplit, progress: Progress = NULL_PROGRESS) -> list[Document]:
-    """A split of a run as it was before any normalisation; where only the store has it, as its tokens spell it."""
+    """Read a split of a run's corpora as text; where only its store has the split, decode the tokens."""
     data = run.settings.data
     if corpora := getattr(data, split):
         return [document for corpus in corpora for document in read_documents(corpus)]
@@ -35,13 +35,13 @@ def documents_of(run: Run, split: TestSplit, progress: Progress = NULL_PROGRESS)
             f"{run.path}: its settings name no corpus under data.{split}, and its store, {data.store}, has no such "
             "split; give the texts as files"
         )
-    progress.log(f"{split}: no corpus is named under data.{split}; its text is spelled from the tokens in {data.store}")
+    progress.log(f"{split}: no corpus is named under data.{split}; its text is decoded from the tokens in {data.store}")
     store = Store(data.store)
-    return spelled(store.split(split), store.tokenizer)
+    return decode_split(store.split(split), store.tokenizer)
 
 
-def spelled(split: Split, tokenizer: Tokenizer) -> list[Document]:
-    """The documents of a split from their tokens: what normalisation did to the text stays done."""
+def decode_split(split: Split, tokenizer: Tokenizer) -> list[Document]:
+    """Decode the documents of a split; normalisation of the text is not undone."""
     return [
         Document(
             str(number),

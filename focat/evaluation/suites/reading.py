@@ -19,7 +19,7 @@ from focat.files import digest_of
 
 
 def read_suite(path: Path, context: ContextFiles | ContextFolder | None = None) -> Suite:
-    """The suite of a file; `context` is where ContraPro's context is, which its own file does not hold."""
+    """Read a suite; `context` is where the context of ContraPro is, which its own file does not hold."""
     try:
         with open_bytes(path) as stream:
             raw = stream.read()
@@ -53,9 +53,9 @@ def read_suites(
     context: ContextFiles | ContextFolder | None = None,
     without: str | None = "give context_source and context_target",
 ) -> list[Suite]:
-    """All suites, of different names; the one like ContraPro takes the context.
+    """Read suites, of different names; the one in the format of ContraPro takes the context.
 
-    `without` is what to do about a suite that is left without context; None where it needs none.
+    `without` says what to do about a suite without context; None where it needs none.
     """
     suites: list[Suite] = []
     for path in paths:
@@ -73,14 +73,14 @@ def read_suites(
 
 
 def context_files(source: Path | None, target: Path | None) -> ContextFiles | None:
-    """The two files of a suite's context, if they were given."""
+    """Return the two files of a suite's context; None if they are not given."""
     if (source is None) != (target is None):
         raise FocatError("give both of context_source and context_target, or neither")
     return None if source is None or target is None else ContextFiles(source, target)
 
 
 def suite_name(path: Path) -> str:
-    """deixis_test, from deixis_test.json.xz."""
+    """Return the name of a suite: deixis_test, from deixis_test.json.xz."""
     name = path.stem if path.suffix.lower() in DECOMPRESSORS else path.name
     for ending in (".json", ".jsonl"):
         name = name.removesuffix(ending)

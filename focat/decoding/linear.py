@@ -1,9 +1,8 @@
-"""Linear layers made for decoding on CPUs, where a step multiplies few rows with all weights of the decoder.
+"""Linear layers for decoding on CPUs, where a step multiplies few rows with all weights of the decoder.
 
-`PackedLinear` has its weights laid out as oneDNN reads them fastest: the same floats, and the same result but for
-rounding. `Int8Linear` computes with eight-bit integers: products in half the time, weights in a quarter of the memory.
-Its weights have a scale for each output, and inputs one for each token, so that a token's result is the same whatever
-else is in its batch.
+`PackedLinear` stores its weights in the layout of oneDNN: the same floats, and the same result but for rounding.
+`Int8Linear` computes with eight-bit integers: half the time, a quarter of the memory. Weights have a scale for each
+output and inputs one for each token, so that the result of a token does not depend on its batch.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from torch import Tensor, nn
 
 from focat.model import Transformer
 
-_ROWS = 64  # of a usual product, for which the layout is chosen
+_ROWS = 64  # typical number of rows, for which the layout is chosen
 
 
 class PackedLinear(nn.Module):
-    """A linear layer whose weights are laid out once, not in every product."""
+    """A linear layer whose weights are packed once, instead of in every product."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
@@ -35,19 +34,19 @@ class PackedLinear(nn.Module):
 
 
 class Int8Linear(nn.Module):
-    """A linear layer over eight-bit integers."""
+    """A linear layer that computes with eight-bit integers."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
         weight = weight.detach().float()
         scales = (weight.abs().amax(1).double() / 127).clamp(min=1e-12)
-        zeros = torch.zeros(len(weight), dtype=torch.long)  # integers: with any others nothing would be computed
+        zeros = torch.zeros(len(weight), dtype=torch.long)  # other types are accepted, but compute nothing
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # quantised tensors are to leave torch; its layers over them are not
+            warnings.simplefilter("ignore")  # quantised tensors are deprecated; the operators that use them are not
             quantised = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
             self.packed = torch.ops.quantized.linear_prepack(quantised, None)
         self.bias = None if bias is None else bias.detach().float()
-        # torch takes the range of inputs from a whole batch: scaled to at most 1, and with this row, it is [-1, 1]
+        # torch takes the range of inputs from the whole batch; with this row it is [-1, 1], to which inputs are scaled
         self.range = torch.zeros(1, weight.shape[1])
         self.range[0, 0], self.range[0, -1] = -1, 1
 
@@ -62,7 +61,7 @@ class Int8Linear(nn.Module):
 
 
 def can_pack(model: Transformer) -> bool:
-    """Whether this build of torch can lay out these weights."""
+    """Whether this build of torch can pack the weights of this model."""
     weight = model.output_weight
     has_onednn: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     plain = weight.device.type == "cpu" and weight.dtype == torch.float32
@@ -72,8 +71,10 @@ def can_pack(model: Transformer) -> bool:
 def replace_linear(
     linear: Callable[[Tensor, Tensor | None], nn.Module], model: Transformer
 ) -> tuple[Transformer, Callable[[Tensor], Tensor]]:
-    """A model with linear layers of another kind, and its output projection, which the model shares with its embeddings
-    and therefore keeps as it is."""
+    """A copy of the model with other linear layers, and its output projection as such a layer.
+
+    All other weights are shared with the model. It keeps its own output projection, which is that of its embeddings.
+    """
     kept = {id(tensor): tensor for tensor in model.parameters()}  # shared, not copied
     changed = copy.deepcopy(model, kept)
     for module in list(changed.modules()):

@@ -30,7 +30,7 @@ _SYNC_SECONDS = 5.0  # what a power failure may cost; if the process is killed, 
 
 # a step of a wave: the digest of the windows submitted before it, and for each window that it finished, its index in
 # the wave and the n best as (tokens, log-probability, truncated)
-Step = tuple[str, list[tuple[int, list[tuple[list[int], float, bool]]]]]
+_Step = tuple[str, list[tuple[int, list[tuple[list[int], float, bool]]]]]
 
 
 @contextmanager
@@ -85,14 +85,14 @@ class Journal:
             file.write(_MAGIC)
             self._write(job)
 
-    def read(self) -> list[Step] | None:
+    def read(self) -> list[_Step] | None:
         """The next wave of an earlier run; None after the last one."""
-        record: list[Step] | None = self._read() if self.replaying else None
+        record: list[_Step] | None = self._read() if self.replaying else None
         self.replaying = record is not None
         self.has_results |= self.replaying
         return record
 
-    def append(self, steps: list[Step]) -> None:
+    def append(self, steps: list[_Step]) -> None:
         """Record a wave."""
         self._write(steps)
         self.has_results = True
@@ -168,8 +168,8 @@ class JournaledDecoder:
         self._new: list[int] = []  # submitted since the last step that finished any
         self._pending: dict[int, tuple[Request, int]] = {}  # submitted and not finished
         self._inner: dict[int, int] = {}  # ids of the inner decoder → ours
-        self._replay: deque[Step] = deque()
-        self._steps: list[Step] = []  # of the current wave
+        self._replay: deque[_Step] = deque()
+        self._steps: list[_Step] = []  # of the current wave
         self._recording = False  # whether the journal does not hold the current wave
 
     @property
@@ -224,7 +224,7 @@ class JournaledDecoder:
             self._finish_step((self._digest(), finished))
         return decoded
 
-    def _finish_step(self, step: Step) -> None:
+    def _finish_step(self, step: _Step) -> None:
         self._steps.append(step)
         self._new = []
 

@@ -99,15 +99,20 @@ def analyse(
     config: AnalysisConfig,
     progress: Progress,
     device: str | torch.device = "auto",
+    overrides: Sequence[str] = (),
 ) -> Analysis:
-    """Analyse runs one after the other, then compare all with the first."""
+    """Analyse runs one after the other, then compare all with the first.
+
+    Args:
+        overrides: settings of decoding to use instead of those of the runs, as in `decoding.beam=8`.
+    """
     runs = runs_by_name(paths)
     identity = corpus_identity(runs, selection)
     instances = instances_of(config.suites)
     systems: dict[str, SystemAnalysis] = {}
     scores: list[SystemScores] = []
     for name, run in runs.items():
-        trained = load_system(run.path, device)
+        trained = load_system(run.path, device, overrides)
         with opened_split(run, trained.tokenizer, selection) as split:
             document_of = np.array(split.document_of)
             identity |= {"sentences": len(split), "documents": len(split.documents) - 1}

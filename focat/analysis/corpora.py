@@ -79,6 +79,8 @@ class AnalysedSystem:
 
 def runs_by_name(paths: Sequence[Path]) -> dict[str, Run]:
     """Open runs by name: that of the folder, or the whole path where two folders have the same."""
+    if not paths:
+        raise FocatError("name a run, or several")
     names = [path.resolve().name for path in paths]
     count = Counter(names)
     runs: dict[str, Run] = {}

@@ -12,9 +12,15 @@ from focat.cli import options as opt
 
 
 def analyse_command(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders that `focat train` made.")],
+    arguments: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN|KEY=VALUE",
+            help="Folders that `focat train` made; settings to override, as in decoding.beam=8.",
+        ),
+    ],
     split: Annotated[TestSplit, typer.Option(help="Of the store they were trained on.")] = "test",
-    source: Annotated[Path | None, opt.file("Or a text of one's own, a line a sentence.")] = (None),
+    source: Annotated[Path | None, opt.file("Or a text of one's own, a line a sentence.")] = None,
     target: Annotated[Path | None, opt.file("Its translation, line for line.")] = None,
     documents: opt.DocumentNames = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Whole documents, until so many sentences.")] = None,
@@ -50,6 +56,7 @@ def analyse_command(
     from focat.files import check_output_file, write_atomic
     from focat.reporting.terminal.analysis import show_analysis
 
+    runs, overrides = opt.split_overrides(arguments)
     normalization, context = TextNormalization(detokenise, lowercase), context_files(context_source, context_target)
     selection = CorpusSelection(split, source, target, documents, limit)
     config = AnalysisConfig(
@@ -63,7 +70,7 @@ def analyse_command(
         seed,
     )
     check_output_file(items, overwrite)
-    found = analyse(runs, selection, config, opt.progress_shown(quiet), device)
+    found = analyse([Path(run) for run in runs], selection, config, opt.progress_shown(quiet), device, overrides)
     show_analysis(found.results, by, Console(highlight=False))
     if items is not None:
         write_atomic(items, "".join(item.to_line() for item in found.items()))

@@ -8,40 +8,31 @@ from typing import Annotated
 
 import typer
 
-from focat.cli.options import (
-    ContextSource,
-    ContextTarget,
-    DeviceName,
-    JsonFile,
-    Overrides,
-    Quiet,
-    progress_shown,
-    write_figures,
-)
+from focat.cli import options as opt
 
 
 def demo_command(
     folder: Annotated[Path, typer.Option(help="Where to keep the corpus, the runs and the report.")] = Path("demo"),
-    overrides: Overrides = None,
-    quiet: Quiet = False,
-    json_file: JsonFile = None,
+    overrides: opt.Overrides = None,
+    quiet: opt.Quiet = False,
+    json_file: opt.JsonFile = None,
 ) -> None:
     """See it work: train, measure and report on three tiny systems and a generated corpus, in minutes on two cores."""
     from rich.console import Console
 
     from focat.experiments.demo import run_demo
 
-    session, results = run_demo(folder, overrides or [], progress_shown(quiet), Console(highlight=False))
+    session, results = run_demo(folder, overrides or [], opt.progress_shown(quiet), Console(highlight=False))
     if results is None:
         raise typer.Exit(session.exit_code)
-    write_figures(json_file, results.to_json())
+    opt.write_figures(json_file, results.to_json())
 
 
 def reproduce_command(
     plan: Annotated[
         str | None, typer.Argument(metavar="PLAN", help="A plan that comes with focat, or a file; none lists them.")
     ] = None,
-    overrides: Overrides = None,
+    overrides: opt.Overrides = None,
     folder: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where to work; reproduced/PLAN if not given.")
     ] = None,
@@ -54,18 +45,18 @@ def reproduce_command(
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Systems at the same time; one on each GPU if not given.")
     ] = None,
-    list_only: Annotated[bool, typer.Option("--list", help="Show the steps and which are done; do nothing.")] = False,
+    list_only: Annotated[bool, opt.flag("--list", "Show the steps and which are done; do nothing.")] = False,
     page: Annotated[bool, typer.Option("--report/--no-report", help="Also write report.html.")] = True,
     part: Annotated[str | None, typer.Option(hidden=True)] = None,
-    quiet: Quiet = False,
-    json_file: JsonFile = None,
+    quiet: opt.Quiet = False,
+    json_file: opt.JsonFile = None,
 ) -> None:
     """Train and measure the systems of a plan, as often as it takes, and build the paper's tables."""
     from rich.console import Console
 
     from focat.experiments import command
 
-    console, progress = Console(highlight=False, soft_wrap=True), progress_shown(quiet)
+    console, progress = Console(highlight=False, soft_wrap=True), opt.progress_shown(quiet)
     changes, chosen = overrides or [], only or []
     if plan is None:
         command.show_plans(console)
@@ -73,37 +64,31 @@ def reproduce_command(
     if list_only:
         steps = command.list_steps(plan, folder, changes, chosen)
         command.show_steps(steps, console)
-        write_figures(json_file, [status.to_json() for status in steps])
+        opt.write_figures(json_file, [status.to_json() for status in steps])
         return
     if part is not None and folder is not None:
         raise typer.Exit(command.reproduce_part(plan, folder, changes, progress, part, minutes).exit_code)
     outcome, tables, where = command.reproduce(plan, folder, changes, progress, chosen, minutes, jobs, page)
     command.show_outcome(outcome, tables, where, console)
-    write_figures(json_file, tables.to_json())
+    opt.write_figures(json_file, tables.to_json())
     raise typer.Exit(outcome.exit_code)
 
 
 def report_command(
     runs: Annotated[list[str], typer.Argument(metavar="[NAME=]RUN", help="Runs to tell of, the baseline first.")],
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="The page; RUN/report.html or report.html if not given."),
+        Path | None, opt.file("The page; RUN/report.html or report.html if not given.", "--output", "-o")
     ] = None,
     results: Annotated[
         list[str] | None,
         typer.Option(metavar="[NAME=]FILE", help="Results that do not lie in RUN/results. Repeatable."),
     ] = None,
-    suite: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="A suite, to show examples from it. Repeatable.")
-    ] = None,
-    context_source: ContextSource = None,
-    context_target: ContextTarget = None,
+    suite: Annotated[list[Path] | None, opt.file("A suite, to show examples from it. Repeatable.")] = None,
+    context_source: opt.ContextSource = None,
+    context_target: opt.ContextTarget = None,
     examples: Annotated[int, typer.Option(min=0, help="How many instances to show on which systems disagree.")] = 6,
     window: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="The window whose attention is shown: its source, a blank line, its translation."
-        ),
+        Path | None, opt.file("The window whose attention is shown: its source, a blank line, its translation.")
     ] = None,
     attention_of: Annotated[
         str | None, typer.Option(metavar="NAME", help="Whose attention; the last run that sees context if not given.")
@@ -112,9 +97,9 @@ def report_command(
     plots: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Also write all plots here, as PNG and SVG.")
     ] = None,
-    device: DeviceName = "auto",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the page and the plots.")] = False,
-    quiet: Quiet = False,
+    device: opt.DeviceName = "auto",
+    overwrite: opt.Overwrite = False,
+    quiet: opt.Quiet = False,
 ) -> None:
     """Make one page of it all: tables, plots, attention, examples, and how each figure was obtained."""
     import shlex
@@ -133,6 +118,6 @@ def report_command(
         plots=plots,
         overwrite=overwrite,
         command=shlex.join(["focat", *sys.argv[1:]]),
-        progress=progress_shown(quiet),
+        progress=opt.progress_shown(quiet),
     )
     print(f"open {page}")

@@ -117,7 +117,17 @@ def test_limit_keeps_whole_documents(workshop):
 
 def test_bleu_by_size(workshop):
     record = workshop.record(
-        *(workshop / "focused", "--analyses", "robustness", "--bleu", "--windows", "1,2", "--limit", "1")
+        *(
+            workshop / "focused",
+            "decoding.beam=1",
+            "--analyses",
+            "robustness",
+            "--bleu",
+            "--windows",
+            "1,2",
+            "--limit",
+            "1",
+        )
     )
     robustness = record["systems"]["focused"]["robustness"]
     assert all(0 <= entry["bleu"] <= 100 for entry in robustness["sizes"])
@@ -129,6 +139,8 @@ def test_bleu_by_size(workshop):
     [
         (["nowhere"], "holds no run"),
         (["focused", "focused"], "given twice"),
+        (["focused", "decoding.beam=0"], "settings: decoding.beam = 0: should be greater than 0"),
+        (["decoding.beam=1"], "name a run, or several"),
         (["focused", "--split", "train"], "'train' is not one of 'test', 'dev'"),
         (["focused", "--source", "own.en"], "without target"),
         (["focused", "--source", "none.en", "--target", "own.de"], "none.en: no such file"),

@@ -129,7 +129,7 @@ class _ChunkedLoss(torch.autograd.Function):
             part = slice(start, start + chunk)
             logits = hidden[part] @ matrix.T  # (chunk, vocabulary)
             if hidden_gradient is None or projection_gradient is None:
-                smoothed[part], plain[part] = token_losses(logits, labels[part], smoothing)
+                smoothed[part], plain[part] = label_smoothed_losses(logits, labels[part], smoothing)
                 continue
             smoothed[part], plain[part], gradient = kernel(logits, labels[part], weights[part], smoothing)
             hidden_gradient[part] = gradient @ matrix
@@ -147,7 +147,7 @@ class _ChunkedLoss(torch.autograd.Function):
         return hidden_gradient * scale.to(hidden_gradient.dtype), projection_gradient * scale, *[None] * 5
 
 
-def token_losses(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+def label_smoothed_losses(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
     """Of each row of logits, (tokens, vocabulary): its loss with label smoothing, and without; 0 on padding."""
     exact = logits.float()
     return _losses(exact, torch.logsumexp(exact, -1), labels, smoothing)
@@ -156,7 +156,7 @@ def token_losses(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tens
 def losses_and_gradient(
     logits: Tensor, labels: Tensor, weights: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`token_losses`, and the gradient of their weighted sum, in the precision of the logits."""
+    """`label_smoothed_losses`, and the gradient of their weighted sum, in the precision of the logits."""
     exact = logits.float()
     log_total = torch.logsumexp(exact, -1)
     smoothed, plain = _losses(exact, log_total, labels, smoothing)

@@ -13,7 +13,7 @@ import math
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -153,7 +153,7 @@ class Trainer:
         last_saved, last_logged = self.state.minutes, self._resumed_at
         updates = self.loader.updates(self.state.position)
         prefetcher = Prefetcher(map(pin_memory, updates) if self.device.type == "cuda" else updates)
-        with self._signals(), _closing(prefetcher), _closing(logger):
+        with self._signals(), closing(prefetcher), closing(logger) if logger else nullcontext():
             for update in prefetcher:
                 rate, discount = self._update(update)
                 stop = self._advance(update)
@@ -382,15 +382,6 @@ def _locked(run: Path) -> Iterator[None]:
         run.mkdir(parents=True, exist_ok=True)
     with locked_folder(run, "another process is training this run"):
         yield
-
-
-@contextmanager
-def _closing(thing: Any) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        if thing is not None:
-            thing.close()
 
 
 def _memory_errors(settings: Settings) -> AbstractContextManager[None]:

@@ -154,10 +154,10 @@ def test_in_sessions_of_a_second(finished: Path, tmp_path: Path, launcher: Launc
     assert "stopped at update" in said
     assert (out / "runs" / "base-seed1" / "checkpoints").exists()
     command = start(launcher, plan, out, "budget.updates=100000")
-    while command.running() and "resuming from update" not in command.said:
+    while command.running() and "resuming from update" not in command.output:
         time.sleep(0.01)
     command.send(signal.SIGTERM)
-    assert command.wait() == 128 + signal.SIGTERM, command.said
+    assert command.wait() == 128 + signal.SIGTERM, command.output
 
 
 def test_only_what_has_changed_is_done_again(finished: Path, launcher: Launcher) -> None:
@@ -225,7 +225,7 @@ def test_systems_in_processes_of_their_own(finished: Path, tmp_path: Path, launc
 def test_two_at_once_in_one_folder_are_refused(finished: Path, launcher: Launcher) -> None:
     command = start(launcher, finished / "tiny.yaml", finished / "busy", "budget.updates=100000")
     try:
-        while command.running() and "[1 of" not in command.said:
+        while command.running() and "[1 of" not in command.output:
             time.sleep(0.01)
         said = launcher.refused(finished, "reproduce", finished / "tiny.yaml", "--folder", finished / "busy")
         assert said == f"{finished}/busy: another `focat reproduce` is at work in this folder; wait for it or stop it"

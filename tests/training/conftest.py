@@ -11,7 +11,7 @@ from focat.config import Settings
 from focat.corpus.prepare import prepare
 from focat.progress import NULL_PROGRESS
 from tests.training.launcher import Launcher
-from tests.training.runs import Lab, settings_tree
+from tests.training.runs import Workspace, settings_tree
 
 torch.set_num_threads(1)  # tensors this small are slowed down, not sped up, by a second thread
 
@@ -26,6 +26,6 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def lab(stores: Path, tmp_path: Path, launcher: Launcher) -> Lab:
+def workspace(stores: Path, tmp_path: Path, launcher: Launcher) -> Workspace:
     """Where to train: the store, and a folder of its own for each test."""
-    return Lab(stores / "store", tmp_path, launcher)
+    return Workspace(stores / "store", tmp_path, launcher)

@@ -35,16 +35,16 @@ class Launcher:
 
     def start(self, arguments: list[str], folder: Path, **environment: str) -> Command:
         """A `focat` command, or a script of Python; what it says goes to a file in the folder."""
-        said = folder / f"said-{time.monotonic_ns()}.txt"
-        said.touch()
-        return Command(self, self.ask("start", arguments, str(said), environment), said)
+        output = folder / f"output-{time.monotonic_ns()}.txt"
+        output.touch()
+        return Command(self, self.ask("start", arguments, str(output), environment), output)
 
     def focat(self, folder: Path, *arguments: object, expect: int = 0) -> str:
-        """A command to its end, which may not be an exception that nobody caught; returns what it said."""
+        """A command to its end, which may not be an exception that nobody caught; returns what it output."""
         command = self.start([str(argument) for argument in arguments], folder)
-        assert command.wait() == expect, command.said
-        assert "Traceback" not in command.said
-        return command.said
+        assert command.wait() == expect, command.output
+        assert "Traceback" not in command.output
+        return command.output
 
     def refused(self, folder: Path, *arguments: object) -> str:
         """The one line in which a command says what is wrong."""
@@ -58,13 +58,13 @@ class Launcher:
 class Command:
     """A command that was started."""
 
-    def __init__(self, launcher: Launcher, pid: int, said: Path) -> None:
-        self._launcher, self.pid, self._said = launcher, pid, said
+    def __init__(self, launcher: Launcher, pid: int, output: Path) -> None:
+        self._launcher, self.pid, self._output = launcher, pid, output
         self.code: int | None = None  # its exit code; −9 if it was killed by signal 9
 
     @property
-    def said(self) -> str:
-        return self._said.read_text(encoding="utf-8")
+    def output(self) -> str:
+        return self._output.read_text(encoding="utf-8")
 
     def running(self) -> bool:
         if self.code is None:
@@ -81,7 +81,7 @@ class Command:
         while self.running():
             if time.monotonic() > late:
                 self.send(signal.SIGKILL)
-                raise AssertionError(f"still running after {seconds} s, and had said:\n{self.said}")
+                raise AssertionError(f"still running after {seconds} s, and had output:\n{self.output}")
             time.sleep(0.005)
         assert self.code is not None
         return self.code
@@ -106,8 +106,8 @@ def serve() -> None:
             print(json.dumps(os.waitstatus_to_exitcode(status) if pid else None), flush=True)
 
 
-def _become(main: Any, arguments: list[str], said: str, environment: dict[str, str]) -> None:
-    output = os.open(said, os.O_WRONLY | os.O_APPEND)
+def _become(main: Any, arguments: list[str], output: str, environment: dict[str, str]) -> None:
+    output = os.open(output, os.O_WRONLY | os.O_APPEND)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for here, there in ((nothing, 0), (output, 1), (output, 2)):
         os.dup2(here, there)

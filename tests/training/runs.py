@@ -58,7 +58,7 @@ def settings_tree(store: Path, run: Path, dev_documents: int = 6) -> dict[str, A
 
 
 @dataclass(frozen=True)
-class Lab:
+class Workspace:
     """A folder to train in."""
 
     store: Path
@@ -85,11 +85,11 @@ class Lab:
         return self.launcher.start(["train", str(self.config), *overrides], self.folder)
 
     def train(self, *overrides: str, expect: int = 0) -> str:
-        """The same to its end; returns what it said."""
+        """The same to its end; returns what it output."""
         return self.focat("train", str(self.config), *overrides, expect=expect)
 
     def focat(self, *arguments: str, expect: int = 0) -> str:
-        """Any command to its end; returns what it said."""
+        """Any command to its end; returns what it output."""
         return self.launcher.focat(self.folder, *arguments, expect=expect)
 
     def trainer(self, *overrides: str, progress: Progress | None = None) -> Trainer:

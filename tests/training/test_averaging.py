@@ -14,7 +14,7 @@ from focat.choices import AveragingRule
 from focat.errors import FocatError
 from focat.run import Run
 from focat.training.averaging import average_checkpoints, mean_weights, select_checkpoints
-from tests.training.runs import Lab
+from tests.training.runs import Workspace
 
 UPDATES = [10, 20, 30, 40, 50, 60, 70]
 
@@ -65,11 +65,11 @@ def test_mean_is_that_of_numpy(tmp_path: Path) -> None:
         assert mean[name].dtype == torch.float32
 
 
-def test_as_a_user_averages(lab: Lab) -> None:
+def test_as_a_user_averages(workspace: Workspace) -> None:
     """Validations at 4, 8, …, 20, and a checkpoint at 22 that was never validated; the best is moved to 12."""
-    lab.train("training.budget.updates=20")
-    run = Run.open(lab.run)
-    (lab.run / "best").write_text("0000012\n")
+    workspace.train("training.budget.updates=20")
+    run = Run.open(workspace.run)
+    (workspace.run / "best").write_text("0000012\n")
     unvalidated = run.path / "checkpoints" / "0000014"
     unvalidated.mkdir()
     last = run.checkpoints()[-1]
@@ -78,17 +78,19 @@ def test_as_a_user_averages(lab: Lab) -> None:
 
     rules: list[tuple[AveragingRule, list[int]]] = [("closest", [8, 12, 16]), ("next", [12, 16, 20])]
     for rule, updates in rules:
-        said = lab.focat("average", str(lab.run), "--count", "3", "--rule", rule)
-        assert said == f"{lab.run}/averaged: the mean of 3 checkpoints: {', '.join(map(str, updates))}\n"
+        output = workspace.focat("average", str(workspace.run), "--count", "3", "--rule", rule)
+        assert output == f"{workspace.run}/averaged: the mean of 3 checkpoints: {', '.join(map(str, updates))}\n"
         described = json.loads((run.averaged / "average.json").read_text())
         assert described == {"rule": rule, "updates": updates, "best": 12}
-        parts = [load_file(lab.run / "checkpoints" / f"{update:07d}" / "weights.safetensors") for update in updates]
+        parts = [
+            load_file(workspace.run / "checkpoints" / f"{update:07d}" / "weights.safetensors") for update in updates
+        ]
         for name, parameter in run.load_model().named_parameters():  # the average is what is used from now on
             expected = sum(part[name].astype(np.float64) for part in parts) / 3
             np.testing.assert_allclose(parameter.detach().numpy(), expected, rtol=1e-6, atol=1e-8)
 
 
-def test_what_cannot_be_averaged_is_said(lab: Lab) -> None:
-    trainer = lab.trainer()
+def test_what_cannot_be_averaged_is_said(workspace: Workspace) -> None:
+    trainer = workspace.trainer()
     with pytest.raises(FocatError, match="has no validated checkpoint yet"):
         average_checkpoints(trainer.run)

@@ -22,7 +22,7 @@ from focat.training.checkpoints import (
     save_checkpoint,
     training_tensors,
 )
-from tests.training.runs import Lab, last_checkpoint, records, same_tensors, weights_of, without_time
+from tests.training.runs import Workspace, last_checkpoint, records, same_tensors, weights_of, without_time
 
 WEIGHTS = {"a": torch.arange(6.0).view(2, 3), "b": torch.ones(2)}
 TRAINING = {"exp_avg.a": torch.full((2, 3), 0.5)}
@@ -109,19 +109,19 @@ def test_damage_to_any_file_is_noticed(tmp_path: Path, name: str, how: str) -> N
     assert found[1] == before
 
 
-def test_training_goes_back_before_the_damage_and_says_so(lab: Lab) -> None:
+def test_training_goes_back_before_the_damage_and_says_so(workspace: Workspace) -> None:
     """And ends where it would have ended; the damaged checkpoint is replaced, and does not count as one of the last."""
-    lab.train()
-    expected, log = weights_of(lab.run), without_time(records(lab.run))
-    damaged = last_checkpoint(lab.run)
+    workspace.train()
+    expected, log = weights_of(workspace.run), without_time(records(workspace.run))
+    damaged = last_checkpoint(workspace.run)
     assert damaged.name == "0000012"
     for how, file in (("flipped", "weights.safetensors"), ("cut", "training.safetensors")):
         damage(damaged / file, how)
-        said = lab.train()
-        assert f"{damaged} is damaged ({file} does not match its checksum)" in said
-        assert "resuming from update 8" in said
-        assert same_tensors(weights_of(lab.run), expected)
-        assert without_time(records(lab.run)) == log
+        output = workspace.train()
+        assert f"{damaged} is damaged ({file} does not match its checksum)" in output
+        assert "resuming from update 8" in output
+        assert same_tensors(weights_of(workspace.run), expected)
+        assert without_time(records(workspace.run)) == log
 
 
 def test_a_damaged_checkpoint_is_not_one_of_the_last_two(tmp_path: Path) -> None:
@@ -140,28 +140,28 @@ def test_a_damaged_checkpoint_is_not_one_of_the_last_two(tmp_path: Path) -> None
     assert (tmp_path / "best").read_text() == "0000008\n"
 
 
-def test_when_all_are_damaged_nothing_is_overwritten(lab: Lab) -> None:
-    lab.train()
-    for folder in Run(lab.run).checkpoints()[-2:]:
+def test_when_all_are_damaged_nothing_is_overwritten(workspace: Workspace) -> None:
+    workspace.train()
+    for folder in Run(workspace.run).checkpoints()[-2:]:
         damage(folder / "state.json", "cut")
-    before = {file: file.read_bytes() for file in lab.run.rglob("*") if file.is_file()}
-    said = lab.train(expect=2)
-    assert said.splitlines()[-1].startswith(
-        f"focat: {lab.run}: all checkpoints that training can resume from are damaged"
+    before = {file: file.read_bytes() for file in workspace.run.rglob("*") if file.is_file()}
+    output = workspace.train(expect=2)
+    assert output.splitlines()[-1].startswith(
+        f"focat: {workspace.run}: all checkpoints that training can resume from are damaged"
     )
-    assert {file: file.read_bytes() for file in lab.run.rglob("*") if file.is_file()} == before
+    assert {file: file.read_bytes() for file in workspace.run.rglob("*") if file.is_file()} == before
 
 
-def test_damaged_weights_are_refused_in_one_line(lab: Lab) -> None:
-    lab.train("training.budget.updates=4")
-    weights = last_checkpoint(lab.run) / "weights.safetensors"
+def test_damaged_weights_are_refused_in_one_line(workspace: Workspace) -> None:
+    workspace.train("training.budget.updates=4")
+    weights = last_checkpoint(workspace.run) / "weights.safetensors"
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1  # still weights, but others
     weights.write_bytes(content)
     with pytest.raises(FocatError, match=r"weights\.safetensors: is damaged \(it does not match its checksum\)"):
-        Run.open(lab.run).load_model()
+        Run.open(workspace.run).load_model()
     damage(weights, "cut")
-    assert "is damaged" in lab.focat("average", str(lab.run), expect=2)
+    assert "is damaged" in workspace.focat("average", str(workspace.run), expect=2)
 
 
 # ------------------------------------------------------------------------------------------------------------ retention

@@ -21,7 +21,7 @@ from focat.files import PARTIAL_SUFFIX
 from focat.run import Run
 from focat.training.checkpoints import training_tensors
 from tests.training.launcher import ROOT, Launcher
-from tests.training.runs import Lab, last_checkpoint, records, same_tensors, weights_of, without_time
+from tests.training.runs import Workspace, last_checkpoint, records, same_tensors, weights_of, without_time
 
 SETTINGS = (
     "windows.sampling=random",
@@ -74,62 +74,62 @@ def saved(run: Path) -> int:
 @pytest.fixture(scope="module")
 def uninterrupted(stores: Path, launcher: Launcher, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that goes through at once."""
-    lab = Lab(stores / "store", tmp_path_factory.mktemp("uninterrupted"), launcher)
-    lab.train(*SETTINGS)
-    return lab.run
+    workspace = Workspace(stores / "store", tmp_path_factory.mktemp("uninterrupted"), launcher)
+    workspace.train(*SETTINGS)
+    return workspace.run
 
 
-def test_killed_twenty_times(lab: Lab, uninterrupted: Path) -> None:
+def test_killed_twenty_times(workspace: Workspace, uninterrupted: Path) -> None:
     """All over the run: each time it has come a bit further, and half of the times in the middle of saving."""
     updates = saved(uninterrupted)
     assert updates >= 2 * KILLS  # or the kills would catch up with the end
     draw = random.Random(5)
     killed_while_saving = 0
     for kill in range(KILLS):
-        command = lab.start(*SETTINGS)
-        while command.running() and saved(lab.run) < kill * updates // (KILLS + 1):
+        command = workspace.start(*SETTINGS)
+        while command.running() and saved(workspace.run) < kill * updates // (KILLS + 1):
             time.sleep(0.001)
         if kill % 2:
-            while command.running() and not saving(lab.run):
+            while command.running() and not saving(workspace.run):
                 pass
         else:
             time.sleep(draw.uniform(0, 0.1))  # a few updates, or (the first one) somewhere while it begins
         command.send(signal.SIGKILL)
         assert command.wait() == -signal.SIGKILL, f"kill {kill} came too late"
-        killed_while_saving += saving(lab.run)
-    lab.train(*SETTINGS)
-    assert_same_run(lab.run, uninterrupted)
+        killed_while_saving += saving(workspace.run)
+    workspace.train(*SETTINGS)
+    assert_same_run(workspace.run, uninterrupted)
     assert killed_while_saving >= KILLS // 4  # so there really were half-written checkpoints
 
 
-def test_killed_on_the_command_line(lab: Lab, uninterrupted: Path) -> None:
+def test_killed_on_the_command_line(workspace: Workspace, uninterrupted: Path) -> None:
     """The same with nothing of this test's own in between: `python -m focat train`, killed, then left alone."""
-    line = [sys.executable, "-m", "focat", "train", str(lab.config), *SETTINGS]
+    line = [sys.executable, "-m", "focat", "train", str(workspace.config), *SETTINGS]
     process = subprocess.Popen(line, cwd=ROOT, stderr=subprocess.DEVNULL)
-    while process.poll() is None and saved(lab.run) < 0.5 * saved(uninterrupted):
+    while process.poll() is None and saved(workspace.run) < 0.5 * saved(uninterrupted):
         time.sleep(0.001)
     process.kill()
     assert process.wait() == -signal.SIGKILL
-    lab.train(*SETTINGS)
-    assert_same_run(lab.run, uninterrupted)
+    workspace.train(*SETTINGS)
+    assert_same_run(workspace.run, uninterrupted)
 
 
-def test_finished_by_patience_stays_finished(lab: Lab) -> None:
+def test_finished_by_patience_stays_finished(workspace: Workspace) -> None:
     """Killed between its last save and its end, or simply started once more: there is nothing left to do."""
     impatient = (*SETTINGS, "training.patience=1", "training.learning_rate=0.5", "training.clip_norm=0")
-    lab.train(*impatient)
-    log = records(lab.run)
+    workspace.train(*impatient)
+    log = records(workspace.run)
     assert log[-1]["update"] < 30  # it learned nothing at this rate, and stopped long before the end of its budget
-    weights = weights_of(lab.run)
-    assert "is finished" in lab.train(*impatient)
-    assert same_tensors(weights_of(lab.run), weights)
-    assert records(lab.run) == log
+    weights = weights_of(workspace.run)
+    assert "is finished" in workspace.train(*impatient)
+    assert same_tensors(weights_of(workspace.run), weights)
+    assert records(workspace.run) == log
 
 
-def test_best_is_right_although_killed_before_it_was_written(lab: Lab) -> None:
+def test_best_is_right_although_killed_before_it_was_written(workspace: Workspace) -> None:
     """The last checkpoint was the best one and complete; `best` still named the one before it."""
-    lab.train()
-    assert (lab.run / "best").read_text() == "0000012\n"
-    (lab.run / "best").write_text("0000008\n")
-    assert "is finished" in lab.train()
-    assert (lab.run / "best").read_text() == "0000012\n"
+    workspace.train()
+    assert (workspace.run / "best").read_text() == "0000012\n"
+    (workspace.run / "best").write_text("0000008\n")
+    assert "is finished" in workspace.train()
+    assert (workspace.run / "best").read_text() == "0000012\n"

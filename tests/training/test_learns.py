@@ -7,13 +7,13 @@ import math
 from focat.corpus.store import Store
 from focat.progress import NULL_PROGRESS
 from focat.training.trainer import train
-from tests.training.runs import Lab, records
+from tests.training.runs import Workspace, records
 
 
-def test_sixty_updates_learn_more_than_how_frequent_words_are(lab: Lab) -> None:
+def test_sixty_updates_learn_more_than_how_frequent_words_are(workspace: Workspace) -> None:
     """Where it starts is no better than chance over the vocabulary, ln 400 = 6.0."""
     train(
-        lab.settings(
+        workspace.settings(
             "training.budget.updates=60",
             "training.validate_every=20",
             "training.log_every=1",
@@ -23,9 +23,9 @@ def test_sixty_updates_learn_more_than_how_frequent_words_are(lab: Lab) -> None:
         ),
         NULL_PROGRESS,
     )
-    chance = math.log(Store(lab.store).tokenizer.target.size)
-    assert records(lab.run, "train")[0]["current"] > chance - 0.2
-    validations = [record["current"] for record in records(lab.run, "validation")]
+    chance = math.log(Store(workspace.store).tokenizer.target.size)
+    assert records(workspace.run, "train")[0]["current"] > chance - 0.2
+    validations = [record["current"] for record in records(workspace.run, "validation")]
     assert validations == sorted(validations, reverse=True)
     assert validations[-1] < chance - 1.8
-    assert records(lab.run, "validation")[-1]["ratio"] < 1  # the current sentence is what it learns first
+    assert records(workspace.run, "validation")[-1]["ratio"] < 1  # the current sentence is what it learns first

@@ -17,20 +17,20 @@ from focat.corpus.store import Store
 from focat.errors import FocatError
 from focat.run import Run, read_weights
 from focat.windows.loader import Loader
-from tests.training.runs import Lab, last_checkpoint, records, same_tensors, weights_of
+from tests.training.runs import Workspace, last_checkpoint, records, same_tensors, weights_of
 
 
-def test_a_run_can_be_moved_and_used_elsewhere(lab: Lab) -> None:
+def test_a_run_can_be_moved_and_used_elsewhere(workspace: Workspace) -> None:
     """Even where neither the store nor the settings file is: all of the system is in its folder, and none is pickle."""
-    lab.train()
-    split = Store(lab.store).split("dev")
-    batch = next(Loader(split, lab.settings().windows, 500).one_pass())
+    workspace.train()
+    split = Store(workspace.store).split("dev")
+    batch = next(Loader(split, workspace.settings().windows, 500).one_pass())
     with torch.no_grad():
-        expected = Run.open(lab.run).load_model()(batch.source, batch.target)
+        expected = Run.open(workspace.run).load_model()(batch.source, batch.target)
 
-    elsewhere = lab.folder / "elsewhere" / "moved"
-    shutil.copytree(lab.run, elsewhere)
-    shutil.rmtree(lab.run)
+    elsewhere = workspace.folder / "elsewhere" / "moved"
+    shutil.copytree(workspace.run, elsewhere)
+    shutil.rmtree(workspace.run)
     run = Run.open(elsewhere)
     with torch.no_grad():
         assert torch.equal(run.load_model()(batch.source, batch.target), expected)
@@ -39,18 +39,18 @@ def test_a_run_can_be_moved_and_used_elsewhere(lab: Lab) -> None:
     assert kinds == {".safetensors", ".json", ".jsonl", ".yaml", ".model", ""}
     assert [file.name for file in elsewhere.rglob("*") if file.is_file() and not file.suffix] == ["best"]
 
-    said = lab.train(f"training.output_dir={elsewhere}", "training.budget.updates=14")  # and it goes on there
-    assert "resuming from update 12" in said
+    output = workspace.train(f"training.output_dir={elsewhere}", "training.budget.updates=14")  # and it goes on there
+    assert "resuming from update 12" in output
 
 
-def test_settings_of_a_run_are_those_it_was_trained_with(lab: Lab) -> None:
-    trainer = lab.trainer("model.shift=avg-corpus", "objective.discount={start: 1, end: 0.5}")
+def test_settings_of_a_run_are_those_it_was_trained_with(workspace: Workspace) -> None:
+    trainer = workspace.trainer("model.shift=avg-corpus", "objective.discount={start: 1, end: 0.5}")
     assert trainer.run.settings == trainer.settings
-    assert trainer.model.shift == round(Store(lab.store).average_length)
+    assert trainer.model.shift == round(Store(workspace.store).average_length)
 
 
-def test_weights_are_the_averaged_else_the_best_else_the_last(lab: Lab) -> None:
-    run = lab.trainer().run
+def test_weights_are_the_averaged_else_the_best_else_the_last(workspace: Workspace) -> None:
+    run = workspace.trainer().run
     with pytest.raises(FocatError, match="has no checkpoint yet"):
         run.weights_folder()
     for name in ("0000004", "0000008"):
@@ -79,44 +79,46 @@ def test_weights_are_the_averaged_else_the_best_else_the_last(lab: Lab) -> None:
         ("objective.discount=0.5", "objective.discount = 0.01, not 0.5"),
     ],
 )
-def test_a_changed_setting_is_named(lab: Lab, override: str, named: str) -> None:
-    lab.trainer()
+def test_a_changed_setting_is_named(workspace: Workspace, override: str, named: str) -> None:
+    workspace.trainer()
     with pytest.raises(FocatError) as error:
-        lab.trainer(override)
-    assert str(error.value) == f"{lab.run}: was begun with {named}; set it back, or give another training.output_dir"
+        workspace.trainer(override)
+    assert (
+        str(error.value) == f"{workspace.run}: was begun with {named}; set it back, or give another training.output_dir"
+    )
 
 
-def test_a_changed_setting_is_one_line_on_the_command_line(lab: Lab) -> None:
-    lab.trainer()
-    before = (lab.run / "config.yaml").read_bytes()
-    said = lab.train("training.learning_rate=0.1", expect=2)
-    assert said.startswith("focat: ")
-    assert said.count("\n") == 1
-    assert (lab.run / "config.yaml").read_bytes() == before
+def test_a_changed_setting_is_one_line_on_the_command_line(workspace: Workspace) -> None:
+    workspace.trainer()
+    before = (workspace.run / "config.yaml").read_bytes()
+    output = workspace.train("training.learning_rate=0.1", expect=2)
+    assert output.startswith("focat: ")
+    assert output.count("\n") == 1
+    assert (workspace.run / "config.yaml").read_bytes() == before
 
 
-def test_the_budget_may_grow(lab: Lab) -> None:
+def test_the_budget_may_grow(workspace: Workspace) -> None:
     """Twice 6 updates are 12 updates; what does not touch learning may change as well, and is written down."""
-    lab.train("training.budget.updates=6")
-    assert "is finished; to train on, raise training.budget" in lab.train("training.budget.updates=6")
-    lab.train(
+    workspace.train("training.budget.updates=6")
+    assert "is finished; to train on, raise training.budget" in workspace.train("training.budget.updates=6")
+    workspace.train(
         "training.budget.updates=12", "training.log_every=1", "training.log_samples=0", "training.keep_checkpoints=2"
     )
-    assert load_settings(lab.run / "config.yaml").training.log_every == 1
-    lab.train(f"training.output_dir={lab.folder / 'at-once'}")
-    assert same_tensors(weights_of(lab.run), weights_of(lab.folder / "at-once"))
+    assert load_settings(workspace.run / "config.yaml").training.log_every == 1
+    workspace.train(f"training.output_dir={workspace.folder / 'at-once'}")
+    assert same_tensors(weights_of(workspace.run), weights_of(workspace.folder / "at-once"))
 
 
-def test_another_store_is_refused(lab: Lab) -> None:
-    run = lab.trainer().run
+def test_another_store_is_refused(workspace: Workspace) -> None:
+    run = workspace.trainer().run
     described = json.loads((run.path / "model.json").read_text())
     (run.path / "model.json").write_text(json.dumps(described | {"store": "of other text"}))
     with pytest.raises(FocatError, match="was begun on another token store"):
-        lab.trainer()
+        workspace.trainer()
 
 
-def test_a_run_of_another_format_is_refused(lab: Lab) -> None:
-    run = lab.trainer().run
+def test_a_run_of_another_format_is_refused(workspace: Workspace) -> None:
+    run = workspace.trainer().run
     described = json.loads((run.path / "model.json").read_text())
     del described["format"]  # as focat 0.1 wrote it
     (run.path / "model.json").write_text(json.dumps(described))
@@ -124,22 +126,22 @@ def test_a_run_of_another_format_is_refused(lab: Lab) -> None:
     with pytest.raises(FocatError, match=message):
         Run.open(run.path)
     with pytest.raises(FocatError, match=message):
-        lab.trainer()
+        workspace.trainer()
 
 
-def test_a_folder_that_holds_something_else_is_refused(lab: Lab) -> None:
-    lab.run.mkdir()
-    (lab.run / "config.yaml").write_text("precious: work\n")
-    said = lab.train(expect=2)
-    assert said == f"focat: {lab.run}: is not empty and holds no run; give another training.output_dir\n"
-    assert (lab.run / "config.yaml").read_text() == "precious: work\n"
+def test_a_folder_that_holds_something_else_is_refused(workspace: Workspace) -> None:
+    workspace.run.mkdir()
+    (workspace.run / "config.yaml").write_text("precious: work\n")
+    output = workspace.train(expect=2)
+    assert output == f"focat: {workspace.run}: is not empty and holds no run; give another training.output_dir\n"
+    assert (workspace.run / "config.yaml").read_text() == "precious: work\n"
     with pytest.raises(FocatError, match=r"holds no run \(there is no model.json\)"):
-        Run.open(lab.run)
+        Run.open(workspace.run)
 
 
-def test_a_run_that_was_killed_while_it_was_begun_can_be_begun_again(lab: Lab) -> None:
+def test_a_run_that_was_killed_while_it_was_begun_can_be_begun_again(workspace: Workspace) -> None:
     """At each of the moments when one more of its files was there, in the order in which they came."""
-    run = lab.trainer().run.path
+    run = workspace.trainer().run.path
     files = sorted((file for file in run.rglob("*") if file.is_file()), key=lambda file: file.stat().st_mtime_ns)
     assert files[-1].name == "config.yaml"
     while files:
@@ -150,88 +152,96 @@ def test_a_run_that_was_killed_while_it_was_begun_can_be_begun_again(lab: Lab) -
             (run / "model.json.unfinished").touch()
         with pytest.raises(FocatError, match="holds no run"):
             Run.open(run)
-        lab.trainer()
+        workspace.trainer()
         assert Run.open(run).build_model().shift == 0
         for file in [file for file in run.rglob("*") if file.is_file() and file not in files]:
             file.unlink()
 
 
-def test_one_process_at_a_time(lab: Lab) -> None:
+def test_one_process_at_a_time(workspace: Workspace) -> None:
     """The second leaves no trace; when the first is gone, even by kill -9, the run is free."""
-    first = lab.start("training.budget.updates=1000000")
-    while not (lab.run / "log.jsonl").exists():
+    first = workspace.start("training.budget.updates=1000000")
+    while not (workspace.run / "log.jsonl").exists():
         time.sleep(0.01)
-        assert first.running(), first.said
-    before = (lab.run / "config.yaml").stat().st_mtime_ns
-    said = lab.train(expect=2)
-    assert said == f"focat: {lab.run}: another process is training this run; wait for it or stop it\n"
-    assert (lab.run / "config.yaml").stat().st_mtime_ns == before
+        assert first.running(), first.output
+    before = (workspace.run / "config.yaml").stat().st_mtime_ns
+    output = workspace.train(expect=2)
+    assert output == f"focat: {workspace.run}: another process is training this run; wait for it or stop it\n"
+    assert (workspace.run / "config.yaml").stat().st_mtime_ns == before
     first.send(signal.SIGKILL)
     assert first.wait() == -signal.SIGKILL
-    lab.train("training.budget.minutes=0.0001")
+    workspace.train("training.budget.minutes=0.0001")
 
 
 # --------------------------------------------------------------------------------------------------- starting points
 
 
-def test_init_from_a_run_and_from_a_checkpoint(lab: Lab) -> None:
-    lab.train("training.budget.updates=8")
-    other = lab.folder / "other"
-    best = Run.open(lab.run).weights_folder()
-    for source, folder in ((lab.run, best), (lab.run / "checkpoints" / "0000004", None)):
-        trainer = lab.trainer(f"training.output_dir={other}", f"training.init_from={source}")
+def test_init_from_a_run_and_from_a_checkpoint(workspace: Workspace) -> None:
+    workspace.train("training.budget.updates=8")
+    other = workspace.folder / "other"
+    best = Run.open(workspace.run).weights_folder()
+    for source, folder in ((workspace.run, best), (workspace.run / "checkpoints" / "0000004", None)):
+        trainer = workspace.trainer(f"training.output_dir={other}", f"training.init_from={source}")
         weights = {name: parameter.detach() for name, parameter in trainer.model.named_parameters()}
         assert same_tensors(weights, read_weights(folder or source))
         assert trainer.state.update == 0
         shutil.rmtree(other)
 
 
-def test_init_from_holds_when_training_goes_on_in_the_same_words(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_init_from_holds_when_training_goes_on_in_the_same_words(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A relative path is written down as an absolute one, and still is the same setting."""
-    lab.train("training.budget.updates=4")
-    monkeypatch.chdir(lab.folder)
-    relative = [f"training.output_dir={lab.folder / 'other'}", f"training.init_from={os.path.relpath(lab.run)}"]
-    lab.trainer(*relative)
-    lab.trainer(*relative)
+    workspace.train("training.budget.updates=4")
+    monkeypatch.chdir(workspace.folder)
+    relative = [
+        f"training.output_dir={workspace.folder / 'other'}",
+        f"training.init_from={os.path.relpath(workspace.run)}",
+    ]
+    workspace.trainer(*relative)
+    workspace.trainer(*relative)
     with pytest.raises(FocatError, match=r"training\.init_from"):
-        lab.trainer(relative[0], "training.init_from=elsewhere")
+        workspace.trainer(relative[0], "training.init_from=elsewhere")
 
 
-def test_init_from_a_run_without_segment_embeddings(lab: Lab) -> None:
+def test_init_from_a_run_without_segment_embeddings(workspace: Workspace) -> None:
     """They are new here; everything else is taken over, and the other way round is refused."""
-    lab.train("training.budget.updates=4")
+    workspace.train("training.budget.updates=4")
     wanted = [
-        f"training.output_dir={lab.folder / 'other'}",
-        f"training.init_from={lab.run}",
+        f"training.output_dir={workspace.folder / 'other'}",
+        f"training.init_from={workspace.run}",
         "training.budget.updates=4",
     ]
-    said = lab.train(*wanted, "model.segment_embeddings=learned")
-    assert f"{lab.run} has no segment_embedding.table: it starts from random values" in said
-    trainer = lab.trainer(
-        *wanted[1:], f"training.output_dir={lab.folder / 'third'}", "model.segment_embeddings=learned"
+    output = workspace.train(*wanted, "model.segment_embeddings=learned")
+    assert f"{workspace.run} has no segment_embedding.table: it starts from random values" in output
+    trainer = workspace.trainer(
+        *wanted[1:], f"training.output_dir={workspace.folder / 'third'}", "model.segment_embeddings=learned"
     )
-    stored = read_weights(Run.open(lab.run).weights_folder())
+    stored = read_weights(Run.open(workspace.run).weights_folder())
     weights = {name: p.detach() for name, p in trainer.model.named_parameters() if name != "segment_embedding.table"}
     assert same_tensors(weights, stored)
-    back = [f"training.output_dir={lab.folder / 'fourth'}", f"training.init_from={lab.folder / 'other'}"]
-    assert "segment_embedding.table is 4×32 there and missing in this model" in lab.train(*back, expect=2)
+    back = [f"training.output_dir={workspace.folder / 'fourth'}", f"training.init_from={workspace.folder / 'other'}"]
+    assert "segment_embedding.table is 4×32 there and missing in this model" in workspace.train(*back, expect=2)
 
 
-def test_init_from_another_model_is_refused(lab: Lab) -> None:
-    lab.train("training.budget.updates=4")
-    said = lab.train(
-        f"training.output_dir={lab.folder / 'other'}", f"training.init_from={lab.run}", "model.d_ff=96", expect=2
+def test_init_from_another_model_is_refused(workspace: Workspace) -> None:
+    workspace.train("training.budget.updates=4")
+    output = workspace.train(
+        f"training.output_dir={workspace.folder / 'other'}",
+        f"training.init_from={workspace.run}",
+        "model.d_ff=96",
+        expect=2,
     )
-    assert "64×32 there and 96×32 in this model" in said or "64 there and 96 in this model" in said
+    assert "64×32 there and 96×32 in this model" in output or "64 there and 96 in this model" in output
 
 
-def test_log_has_no_record_twice(lab: Lab) -> None:
+def test_log_has_no_record_twice(workspace: Workspace) -> None:
     """Records that were written after the last checkpoint are written again, and half a line is forgotten."""
-    lab.train()
-    expected = [(record["kind"], record["update"]) for record in records(lab.run)]
-    with (lab.run / "log.jsonl").open("a") as log:
+    workspace.train()
+    expected = [(record["kind"], record["update"]) for record in records(workspace.run)]
+    with (workspace.run / "log.jsonl").open("a") as log:
         log.write('{"kind": "train", "update": 14, "current": 1.0}\n{"kind": "train", "upd')
-    shutil.rmtree(last_checkpoint(lab.run))
-    lab.train()
-    assert [(record["kind"], record["update"]) for record in records(lab.run)] == expected
-    assert Path(lab.run / "best").read_text() == "0000012\n"
+    shutil.rmtree(last_checkpoint(workspace.run))
+    workspace.train()
+    assert [(record["kind"], record["update"]) for record in records(workspace.run)] == expected
+    assert Path(workspace.run / "best").read_text() == "0000012\n"

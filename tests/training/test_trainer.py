@@ -28,7 +28,7 @@ from focat.training.validation import Sample, bleu
 from focat.windows.batch import Batch
 from focat.windows.corpus_windows import cut_windows, gather_batch
 from tests.training.launcher import Launcher
-from tests.training.runs import Lab, last_checkpoint, records, same_tensors, weights_of, without_time
+from tests.training.runs import Workspace, last_checkpoint, records, same_tensors, weights_of, without_time
 
 
 def copied(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -59,31 +59,33 @@ def token_losses(trainer: Trainer, batch: Batch) -> Tensor:
 # ---------------------------------------------------------------------------------------------- what a user sees
 
 
-def test_the_log_tells_how_it_went(lab: Lab) -> None:
-    said = lab.train("training.budget.updates=30", "training.validate_every=10", "training.log_every=5")
-    log = records(lab.run)
+def test_the_log_tells_how_it_went(workspace: Workspace) -> None:
+    output = workspace.train("training.budget.updates=30", "training.validate_every=10", "training.log_every=5")
+    log = records(workspace.run)
     expected = [(kind, 5 * i) for i in range(1, 7) for kind in (["train"] if i % 2 else ["train", "validation"])]
     assert [(record["kind"], record["update"]) for record in log] == expected
     for record in log:
         assert record["ratio"] == pytest.approx(record["current"] / record["context"])
         assert 0 < record["discounted"] < record["full"] < 10
-    for record in records(lab.run, "train"):
-        assert record["learning_rate"] == pytest.approx(learning_rate(lab.settings().training, record["update"], 0.0))
+    for record in records(workspace.run, "train"):
+        assert record["learning_rate"] == pytest.approx(
+            learning_rate(workspace.settings().training, record["update"], 0.0)
+        )
         assert record["discount"] == 0.01
         assert record["tokens_per_second"] > 0
         assert record["skipped"] == 0
-    first, last = records(lab.run, "train")[0], records(lab.run, "train")[-1]
+    first, last = records(workspace.run, "train")[0], records(workspace.run, "train")[-1]
     assert last["current"] < first["current"] - 0.5
-    losses = [record["current"] for record in records(lab.run, "validation")]
+    losses = [record["current"] for record in records(workspace.run, "validation")]
     assert losses == sorted(losses, reverse=True)
-    assert [record["best"] for record in records(lab.run, "validation")] == [True] * 3
-    assert said.count("· validation: current ") == 3
-    assert f"update     30 · epoch {last['epochs']:.2f} · current {last['current']:.3f}, context" in said
+    assert [record["best"] for record in records(workspace.run, "validation")] == [True] * 3
+    assert output.count("· validation: current ") == 3
+    assert f"update     30 · epoch {last['epochs']:.2f} · current {last['current']:.3f}, context" in output
 
 
-def test_figures_can_be_written_to_a_file(lab: Lab) -> None:
-    figures = lab.folder / "figures.json"
-    lab.train("training.budget.updates=4", "--json", str(figures))
+def test_figures_can_be_written_to_a_file(workspace: Workspace) -> None:
+    figures = workspace.folder / "figures.json"
+    workspace.train("training.budget.updates=4", "--json", str(figures))
     state = json.loads(figures.read_text())
     assert state["update"] == 4
     assert state["finished"] is True
@@ -91,29 +93,29 @@ def test_figures_can_be_written_to_a_file(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signal_stops_after_saving_and_the_same_command_goes_on(lab: Lab, number: int, code: int) -> None:
+def test_a_signal_stops_after_saving_and_the_same_command_goes_on(workspace: Workspace, number: int, code: int) -> None:
     settings = ("training.budget.updates=60", "training.validate_every=30", "training.log_every=7")
-    command = lab.start(*settings)
-    while command.running() and "update      7" not in command.said:
+    command = workspace.start(*settings)
+    while command.running() and "update      7" not in command.output:
         time.sleep(0.002)
     command.send(number)
     assert command.wait() == code
-    stopped_at = int(last_checkpoint(lab.run).name)
+    stopped_at = int(last_checkpoint(workspace.run).name)
     assert 7 <= stopped_at < 60
-    assert f"stopped at update {stopped_at}, and saved; the same command goes on from there" in command.said
-    assert "Traceback" not in command.said
+    assert f"stopped at update {stopped_at}, and saved; the same command goes on from there" in command.output
+    assert "Traceback" not in command.output
 
-    assert f"resuming from update {stopped_at}\n" in lab.train(*settings)
-    uninterrupted = lab.folder / "uninterrupted"
-    lab.train(*settings, f"training.output_dir={uninterrupted}")
-    assert same_tensors(weights_of(lab.run), weights_of(uninterrupted))
-    assert without_time(records(lab.run)) == without_time(records(uninterrupted))
+    assert f"resuming from update {stopped_at}\n" in workspace.train(*settings)
+    uninterrupted = workspace.folder / "uninterrupted"
+    workspace.train(*settings, f"training.output_dir={uninterrupted}")
+    assert same_tensors(weights_of(workspace.run), weights_of(uninterrupted))
+    assert without_time(records(workspace.run)) == without_time(records(uninterrupted))
 
 
-def test_samples_are_shown_and_logged(lab: Lab) -> None:
-    said = lab.train("training.budget.updates=8", "training.log_samples=2")
-    first, second = (record["samples"] for record in records(lab.run, "validation"))
-    store = Store(lab.store)
+def test_samples_are_shown_and_logged(workspace: Workspace) -> None:
+    output = workspace.train("training.budget.updates=8", "training.log_samples=2")
+    first, second = (record["samples"] for record in records(workspace.run, "validation"))
+    store = Store(workspace.store)
     dev, tokenizer = store.split("dev"), store.tokenizer
     references = {
         tokenizer.source.decode(dev.source[i]): tokenizer.target.decode(dev.target[i]) for i in range(len(dev))
@@ -121,46 +123,50 @@ def test_samples_are_shown_and_logged(lab: Lab) -> None:
     for sample in (*first, *second):
         assert sample["reference"] == references[sample["source"]]
         assert isinstance(sample["translation"], str)
-        assert f"    {sample['source']}\n  → {sample['translation']}\n  = {sample['reference']}\n" in said
+        assert f"    {sample['source']}\n  → {sample['translation']}\n  = {sample['reference']}\n" in output
     assert len(first) == len(second) == 2
     assert first != second  # other sentences each time
 
 
-def test_without_a_dev_corpus(lab: Lab) -> None:
+def test_without_a_dev_corpus(workspace: Workspace) -> None:
     """It trains and saves at the same times; the last checkpoint is the one to use."""
-    lab.train(f"data.store={lab.store.with_name('store-without-dev')}", "training.patience=1")
-    assert {record["kind"] for record in records(lab.run)} == {"train"}
-    assert [folder.name for folder in Run(lab.run).checkpoints()] == ["0000008", "0000012"]
-    assert not (lab.run / "best").exists()
-    assert Run(lab.run).weights_folder().name == "0000012"
-    assert "has no validated checkpoint" in lab.focat("average", str(lab.run), expect=2)
+    workspace.train(f"data.store={workspace.store.with_name('store-without-dev')}", "training.patience=1")
+    assert {record["kind"] for record in records(workspace.run)} == {"train"}
+    assert [folder.name for folder in Run(workspace.run).checkpoints()] == ["0000008", "0000012"]
+    assert not (workspace.run / "best").exists()
+    assert Run(workspace.run).weights_folder().name == "0000012"
+    assert "has no validated checkpoint" in workspace.focat("average", str(workspace.run), expect=2)
 
 
-def test_learning_rates_without_measure_end_with_advice(lab: Lab) -> None:
+def test_learning_rates_without_measure_end_with_advice(workspace: Workspace) -> None:
     """1e30 makes every weight so large that no later gradient is finite."""
-    said = lab.train("training.learning_rate=1e30", "training.budget.updates=1000", "training.log_every=1", expect=2)
-    assert said.splitlines()[-1] == (
-        f"focat: {lab.run}: the last 20 updates all had gradients that are not finite; lower training.learning_rate "
-        "(1e+30), set training.clip_norm=1, or use training.precision=float32"
+    output = workspace.train(
+        "training.learning_rate=1e30", "training.budget.updates=1000", "training.log_every=1", expect=2
     )
-    assert "updates so far had a gradient that is not finite, and were skipped" in said
+    assert output.splitlines()[-1] == (
+        f"focat: {workspace.run}: the last 20 updates all had gradients that are not finite; lower "
+        "training.learning_rate (1e+30), set training.clip_norm=1, or use training.precision=float32"
+    )
+    assert "updates so far had a gradient that is not finite, and were skipped" in output
 
 
 # --------------------------------------------------------------------------------------------------- when it is over
 
 
-def test_a_budget_of_epochs(lab: Lab) -> None:
-    settings = lab.settings("training.budget={epochs: 2}", "training.batch_tokens=2000", "training.validate_every=null")
+def test_a_budget_of_epochs(workspace: Workspace) -> None:
+    settings = workspace.settings(
+        "training.budget={epochs: 2}", "training.batch_tokens=2000", "training.validate_every=null"
+    )
     state = train(settings, NULL_PROGRESS)
     per_epoch = state.update // 2
     assert (state.epoch, state.update_in_epoch, state.epochs) == (2, 0, 2.0)
     assert [update for update, _ in state.validations] == [per_epoch, 2 * per_epoch]  # at the end of each epoch
-    assert records(lab.run, "train")[-1]["epochs"] == pytest.approx(2.0, abs=2 / per_epoch)
+    assert records(workspace.run, "train")[-1]["epochs"] == pytest.approx(2.0, abs=2 / per_epoch)
 
 
-def test_a_budget_of_minutes(lab: Lab) -> None:
+def test_a_budget_of_minutes(workspace: Workspace) -> None:
     """1.2 seconds of training; the learning rate has come down nearly to zero by then, however many updates it was."""
-    settings = lab.settings(
+    settings = workspace.settings(
         "training.budget={minutes: 0.02}",
         "training.schedule=linear",
         "training.log_every=1",
@@ -171,13 +177,13 @@ def test_a_budget_of_minutes(lab: Lab) -> None:
     assert 1.2 <= time.monotonic() - begun < 30
     assert state.minutes >= 0.02
     assert state.finished
-    assert records(lab.run, "train")[-1]["learning_rate"] < 0.4 * settings.training.learning_rate
+    assert records(workspace.run, "train")[-1]["learning_rate"] < 0.4 * settings.training.learning_rate
     assert state.validations[-1][0] == state.update
 
 
-def test_patience(lab: Lab) -> None:
+def test_patience(workspace: Workspace) -> None:
     """At this rate nothing gets better after a few updates: three validations without improvement, and no more."""
-    settings = lab.settings(
+    settings = workspace.settings(
         "training.learning_rate=0.5", "training.patience=3", "training.budget.updates=1000", "training.validate_every=2"
     )
     state = train(settings, NULL_PROGRESS)
@@ -186,24 +192,24 @@ def test_patience(lab: Lab) -> None:
     assert state.without_improvement == 3
     losses = [value for _, value in state.validations]
     assert min(losses[-3:]) >= min(losses[:-3]) == losses[-4]
-    assert [record["best"] for record in records(lab.run, "validation")][-4:] == [True, False, False, False]
-    assert (lab.run / "best").read_text() == f"{state.validations[-4][0]:07d}\n"
+    assert [record["best"] for record in records(workspace.run, "validation")][-4:] == [True, False, False, False]
+    assert (workspace.run / "best").read_text() == f"{state.validations[-4][0]:07d}\n"
 
 
 @pytest.mark.parametrize("criterion", ["current", "discounted", "full", "bleu"])
-def test_criterion(lab: Lab, criterion: str) -> None:
-    state = train(lab.settings(f"training.criterion={criterion}", "decoding.max_length_ratio=0.1"), NULL_PROGRESS)
-    log = records(lab.run, "validation")
+def test_criterion(workspace: Workspace, criterion: str) -> None:
+    state = train(workspace.settings(f"training.criterion={criterion}", "decoding.max_length_ratio=0.1"), NULL_PROGRESS)
+    log = records(workspace.run, "validation")
     sign = -1 if criterion == "bleu" else 1  # of BLEU, more is better
     assert [(record["update"], sign * record[criterion]) for record in log] == state.validations
     best = min(state.validations, key=lambda validation: validation[1])
     assert log[-1]["criterion"] == criterion
     assert log[-1]["best_value"] == abs(best[1])
-    assert (lab.run / "best").read_text() == f"{best[0]:07d}\n"
+    assert (workspace.run / "best").read_text() == f"{best[0]:07d}\n"
 
 
-def test_the_highest_bleu_is_the_best(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    trainer = lab.trainer("training.criterion=bleu", "decoding.max_length_ratio=0.1")
+def test_the_highest_bleu_is_the_best(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = workspace.trainer("training.criterion=bleu", "decoding.max_length_ratio=0.1")
     scores = iter([10.0, 30.0, 20.0])
     monkeypatch.setattr("focat.training.trainer.bleu", lambda samples: next(scores))
     for update in (4, 8, 12):
@@ -220,8 +226,8 @@ def test_bleu_of_translations() -> None:
     assert bleu([replace(right, translation="Wir kommen morgen")]) == 0
 
 
-def test_a_loss_that_is_not_a_number_is_never_the_best(lab: Lab) -> None:
-    trainer = lab.trainer()
+def test_a_loss_that_is_not_a_number_is_never_the_best(workspace: Workspace) -> None:
+    trainer = workspace.trainer()
     trainer.state.update = 4
     with torch.no_grad():
         next(trainer.model.parameters())[:] = math.nan
@@ -232,14 +238,14 @@ def test_a_loss_that_is_not_a_number_is_never_the_best(lab: Lab) -> None:
 # ---------------------------------------------------------------------------------------------------------- validation
 
 
-def test_validation_is_that_of_one_window_after_the_other(lab: Lab) -> None:
+def test_validation_is_that_of_one_window_after_the_other(workspace: Workspace) -> None:
     """Without batches, padding, chunks or dropout; windows have their full size, whatever training's have."""
-    trainer = lab.trainer("windows.sampling=random")
+    trainer = workspace.trainer("windows.sampling=random")
     dev = trainer.dev
     assert dev is not None
     sums = {"current": 0.0, "context": 0.0}
     counts = {"current": 0, "context": 0}
-    windows = cut_windows(dev, lab.settings().windows)
+    windows = cut_windows(dev, workspace.settings().windows)
     trainer.model.eval()
     for i in range(len(windows)):
         lengths = int(windows.source.lengths[i]), int(windows.target.lengths[i])
@@ -259,9 +265,9 @@ def test_validation_is_that_of_one_window_after_the_other(lab: Lab) -> None:
 # ----------------------------------------------------------------------------------------------------- a single update
 
 
-def test_gradients_of_two_batches_are_added_and_divided_by_all_target_tokens(lab: Lab) -> None:
+def test_gradients_of_two_batches_are_added_and_divided_by_all_target_tokens(workspace: Workspace) -> None:
     """By all of them, context included and not discounted, as in the paper; the discount itself is in the sum."""
-    trainer = lab.trainer("training.gradient_accumulation=2", "model.dropout=0", "objective.discount=0.3")
+    trainer = workspace.trainer("training.gradient_accumulation=2", "model.dropout=0", "objective.discount=0.3")
     update = next(trainer.loader.updates())
     assert len(update.batches) == 2
     total, tokens = torch.zeros(()), 0
@@ -275,8 +281,8 @@ def test_gradients_of_two_batches_are_added_and_divided_by_all_target_tokens(lab
     close(gradients(trainer), expected)
 
 
-def test_figures_in_the_log_are_means_over_the_tokens_of_its_updates(lab: Lab) -> None:
-    trainer = lab.trainer("model.dropout=0", "training.learning_rate=1e-20", "training.budget.updates=3")
+def test_figures_in_the_log_are_means_over_the_tokens_of_its_updates(workspace: Workspace) -> None:
+    trainer = workspace.trainer("model.dropout=0", "training.learning_rate=1e-20", "training.budget.updates=3")
     expected = LossSums.zero("cpu")
     for update in islice(trainer.loader.updates(), 3):
         with torch.no_grad():
@@ -287,10 +293,10 @@ def test_figures_in_the_log_are_means_over_the_tokens_of_its_updates(lab: Lab) -
     assert trainer._losses.means(0.5)["context"] == pytest.approx(expected.means(0.5)["context"], rel=1e-5)
 
 
-def test_clipping(lab: Lab) -> None:
+def test_clipping(workspace: Workspace) -> None:
     """A long gradient is shortened and keeps its direction; a short one is left alone."""
     free, short, long = (
-        lab.trainer(f"training.clip_norm={c}", f"training.output_dir={lab.run}-{c}") for c in (0, 0.01, 1e6)
+        workspace.trainer(f"training.clip_norm={c}", f"training.output_dir={workspace.run}-{c}") for c in (0, 0.01, 1e6)
     )
     update = next(free.loader.updates())
     for trainer in (free, short, long):
@@ -301,9 +307,9 @@ def test_clipping(lab: Lab) -> None:
     close(gradients(free), gradients(long), rtol=0, atol=0)
 
 
-def test_moving_average(lab: Lab) -> None:
+def test_moving_average(workspace: Workspace) -> None:
     """It moves a tenth of the way to the weights after each update; it is what is validated, and what is saved."""
-    trainer = lab.trainer("training.ema=0.9", "training.budget.updates=3")
+    trainer = workspace.trainer("training.ema=0.9", "training.budget.updates=3")
     expected = parameters(trainer)
     for update in islice(trainer.loader.updates(), 3):
         trainer._update(update)
@@ -317,24 +323,24 @@ def test_moving_average(lab: Lab) -> None:
     trainer._validate(None, 1.0)
     trainer._save()
     assert same_tensors(parameters(trainer), own)  # validation has put them back
-    stored = last_checkpoint(lab.run)
+    stored = last_checkpoint(workspace.run)
     assert same_tensors(read_weights(stored), average)
     weights = {n.removeprefix("weight."): t for n, t in training_tensors(stored).items() if n.startswith("weight.")}
     assert same_tensors(weights, own)
 
-    plain = lab.trainer(f"training.output_dir={lab.folder / 'plain'}", f"training.init_from={stored}")
+    plain = workspace.trainer(f"training.output_dir={workspace.folder / 'plain'}", f"training.init_from={stored}")
     plain.state.update = 3
     plain._validate(None, 1.0)
     assert plain.state.validations == trainer.state.validations
 
-    resumed = lab.trainer("training.ema=0.9", "training.budget.updates=3")
+    resumed = workspace.trainer("training.ema=0.9", "training.budget.updates=3")
     assert same_tensors(parameters(resumed), own)
     assert same_tensors(resumed.ema, average)
 
 
-def test_an_update_whose_gradient_is_not_finite_changes_nothing(lab: Lab) -> None:
+def test_an_update_whose_gradient_is_not_finite_changes_nothing(workspace: Workspace) -> None:
     """Neither weights, nor their average, nor the optimizer; then training goes on as if it had never been."""
-    trainer = lab.trainer("training.ema=0.9", "training.clip_norm=1.0", "training.log_every=1")
+    trainer = workspace.trainer("training.ema=0.9", "training.clip_norm=1.0", "training.log_every=1")
     first, second, third = islice(trainer.loader.updates(), 3)
     trainer._update(first)
     before = parameters(trainer), copied(trainer.ema)
@@ -357,8 +363,8 @@ def test_an_update_whose_gradient_is_not_finite_changes_nothing(lab: Lab) -> Non
     assert trainer.state.skipped == 1
 
 
-def test_twenty_bad_updates_in_a_row_are_too_many_and_nineteen_are_not(lab: Lab) -> None:
-    trainer = lab.trainer()
+def test_twenty_bad_updates_in_a_row_are_too_many_and_nineteen_are_not(workspace: Workspace) -> None:
+    trainer = workspace.trainer()
     update = next(trainer.loader.updates())
     poisoned = next(iter(trainer.model.parameters()))
     for bad in (19, 20):
@@ -373,13 +379,13 @@ def test_twenty_bad_updates_in_a_row_are_too_many_and_nineteen_are_not(lab: Lab)
         trainer._log(None, 0.1, 1.0, 0.0)
 
 
-def test_dropout_depends_on_the_number_of_the_batch_alone(lab: Lab) -> None:
+def test_dropout_depends_on_the_number_of_the_batch_alone(workspace: Workspace) -> None:
     """Whatever random numbers were drawn before, so it is the same on any number of processes and after any stop."""
-    trainer = lab.trainer("model.dropout=0.3")
+    trainer = workspace.trainer("model.dropout=0.3")
     update = next(trainer.loader.updates())
     found = []
     for number, draws in ((3, 0), (3, 100), (4, 0)):
-        other = lab.trainer("model.dropout=0.3", f"training.output_dir={lab.run}-{len(found)}")
+        other = workspace.trainer("model.dropout=0.3", f"training.output_dir={workspace.run}-{len(found)}")
         torch.rand(draws)
         other._update(replace(update, batch_numbers=[number]))
         found.append(gradients(other))
@@ -387,11 +393,11 @@ def test_dropout_depends_on_the_number_of_the_batch_alone(lab: Lab) -> None:
     assert not same_tensors(found[0], found[2])
 
 
-def test_half_precision_learns_the_same(lab: Lab) -> None:
+def test_half_precision_learns_the_same(workspace: Workspace) -> None:
     losses = {}
     for precision in ("float32", "bfloat16"):
-        trainer = lab.trainer(
-            f"training.precision={precision}", f"training.output_dir={lab.run}-{precision}", "model.dropout=0"
+        trainer = workspace.trainer(
+            f"training.precision={precision}", f"training.output_dir={workspace.run}-{precision}", "model.dropout=0"
         )
         for update in islice(trainer.loader.updates(), 6):
             trainer._update(update)
@@ -414,8 +420,8 @@ def test_half_precision_learns_the_same(lab: Lab) -> None:
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
     ],
 )
-def test_out_of_memory_says_what_to_set(lab: Lab, error: Exception) -> None:
-    with pytest.raises(FocatError) as told, _memory_errors(lab.settings("training.gradient_accumulation=3")):
+def test_out_of_memory_says_what_to_set(workspace: Workspace, error: Exception) -> None:
+    with pytest.raises(FocatError) as told, _memory_errors(workspace.settings("training.gradient_accumulation=3")):
         raise error
     assert str(told.value) == (
         "training.batch_tokens = 500: does not fit into memory; training.batch_tokens=250 with "
@@ -424,21 +430,21 @@ def test_out_of_memory_says_what_to_set(lab: Lab, error: Exception) -> None:
 
 
 @pytest.mark.parametrize("text", ["CUDA error: an illegal memory access was encountered", "shapes do not fit"])
-def test_other_errors_stay_what_they_are(lab: Lab, text: str) -> None:
-    with pytest.raises(RuntimeError, match=text), _memory_errors(lab.settings()):
+def test_other_errors_stay_what_they_are(workspace: Workspace, text: str) -> None:
+    with pytest.raises(RuntimeError, match=text), _memory_errors(workspace.settings()):
         raise RuntimeError(text)
 
 
-def test_no_window_fits(lab: Lab, launcher: Launcher, tmp_path: Path) -> None:
+def test_no_window_fits(workspace: Workspace, launcher: Launcher, tmp_path: Path) -> None:
     """Each sentence has ten words; a window may have eight tokens."""
     text = tmp_path / "long.txt"
     text.write_text("\n".join(" ".join("abcdefghij") for _ in range(20)))
     config = tmp_path / "long.yaml"
     corpus = {"format": "text", "source": str(text), "target": str(text)}
-    tree = json.loads(lab.config.read_text())
+    tree = json.loads(workspace.config.read_text())
     tree["data"] = {"store": "long-store", "train": [corpus], "tokenizer": {"vocabulary": 300}}
     tree["windows"] = {"max_tokens": 8}
     config.write_text(json.dumps(tree))
-    lab.focat("prepare", str(config))
-    said = lab.focat("train", str(config), expect=2)
-    assert said.splitlines()[-1].startswith("focat: data.train: has no window to train on")
+    workspace.focat("prepare", str(config))
+    output = workspace.focat("train", str(config), expect=2)
+    assert output.splitlines()[-1].startswith("focat: data.train: has no window to train on")

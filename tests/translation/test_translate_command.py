@@ -58,7 +58,7 @@ class TestOutput:
         figures = json.loads(workdir.read("figures.json"))
         assert figures["sentences"] == 3
         assert figures["sentences_per_second"] > 0
-        left = {path.name for path in workdir.folder.iterdir() if not path.name.startswith("said")}
+        left = {path.name for path in workdir.folder.iterdir() if not path.name.startswith("output-")}
         assert left == {"in.txt", "out.txt", "figures.json"}
 
     def test_options_reach_the_search(self, workdir: Workdir, model: Model) -> None:
@@ -156,7 +156,7 @@ class TestPipes:
             workdir.folder,
         )
         (workdir.folder / "pipe.txt").write_text(TEXT)
-        assert command.wait() == 0, command.said
+        assert command.wait() == 0, command.output
         assert workdir.read("out.txt") == model.translate(TEXT)
 
     def test_a_terminal_is_answered_at_once(self, run: Run, model: Model) -> None:

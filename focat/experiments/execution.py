@@ -18,7 +18,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from types import FrameType
 
-from focat.errors import FocatError
+from focat.errors import FocatError, ParameterError
 from focat.experiments.experiment import Experiment
 from focat.experiments.results import Step
 from focat.experiments.tasks import SystemTasks, all_tasks
@@ -123,7 +123,7 @@ def selected_tasks(experiment: Experiment, only: Sequence[str]) -> list[SystemTa
     for name in only:
         if name not in experiment.plan.systems:
             known = ", ".join(experiment.plan.systems)
-            raise FocatError(f"only = {name}: there is no such system in the plan (there are: {known})")
+            raise ParameterError("only", name, f"there is no such system in the plan (there are: {known})")
     everything = {(tasks.system, tasks.seed): tasks for tasks in all_tasks(experiment)}
     selected: dict[tuple[str, int], SystemTasks] = {}
     for key, tasks in everything.items():
@@ -137,7 +137,7 @@ def selected_tasks(experiment: Experiment, only: Sequence[str]) -> list[SystemTa
 
 
 def selected_steps(tasks: SystemTasks, only: Sequence[str]) -> list[Step]:
-    """The steps of a system that are wanted."""
+    """The selected steps of a system."""
     return [tasks.training] if only and tasks.system not in only else list(tasks.steps())
 
 

@@ -1,4 +1,4 @@
-"""What a plan says: which systems, trained on what and for how long, and what is measured on them.
+"""Plans: which systems to train, on which data and for how long, and what to measure on them.
 
 A plan is a YAML file of these settings (docs/reproducing.md). `focat:NAME` is one that comes with focat.
 """
@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
-from focat.choices import ScoringRule, TargetContext
+from focat.choices import Correction, ScoringRule, TargetContext, TestSplit
 from focat.config import Settings
 from focat.config.data import AnyCorpus, FilePath, FileString, SettingsSection
 from focat.config.loading import apply_overrides, merge_trees, packaged_file, read_tree, validate_tree
@@ -22,13 +22,13 @@ from focat.errors import FocatError
 
 PLANS = Path(__file__).parent.parent / "plans"  # one file for each plan, part of the package
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]*")
-_GIVEN = re.compile(r"\{(\w+)\}")
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 PlannedAnalysis = Literal["attention", "losses"]
 
 
 def _settings_file(name: object) -> object:
-    """A recipe stays a name; a file starts from the folder of the plan that names it."""
+    """The name of a recipe, or a file relative to the folder of the plan."""
     if isinstance(name, FileString) and not name.startswith("focat:"):
         return str(name.folder / Path(name).expanduser())
     return str(name) if isinstance(name, str) else name
@@ -46,14 +46,14 @@ Seeds = Annotated[tuple[int, ...], Field(min_length=1)]
 
 
 class SystemPlan(SettingsSection):
-    """One system: a recipe or settings file, and what is different about it here."""
+    """One system: a recipe or settings file, and the settings that differ from it."""
 
     recipe: SettingsFile
     """A recipe such as `focat:s4to4`, or a settings file beside the plan."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """Settings over those of the recipe and of the plan, in sections as in a settings file."""
     title: str | None = None
-    """What to call it in tables; its name if not given."""
+    """Its title in tables; its name if not given."""
     init_from: str | None = None
     """Another system of the plan whose weights, of the same seed, are the starting point."""
     budget: BudgetSettings | None = None
@@ -63,7 +63,7 @@ class SystemPlan(SettingsSection):
     against: tuple[str, ...] | None = None
     """Systems to compare it with, instead of the plan's."""
     paper: str | None = None
-    """The row of the paper's tables to stand beside; the one of its own name if not given."""
+    """The row of the paper's tables to show beside it; the one of its own name if not given."""
 
 
 class SuitePlan(SettingsSection):
@@ -100,14 +100,14 @@ class SuitePlan(SettingsSection):
 
 
 class TestPlan(SettingsSection):
-    """One test set to translate and to measure with BLEU and its kin."""
+    """One test set to translate and to evaluate."""
 
-    __test__ = False  # no test of pytest's
+    __test__ = False  # pytest would collect it
 
     corpus: AnyCorpus | None = None
     """The documents; those of data.test if not given."""
     contexts: Annotated[tuple[TargetContext, ...], Field(min_length=1)] = ("reuse", "regenerate")
-    """Where target context comes from: our own translations, or the whole window decoded anew (the paper)."""
+    """Where target context comes from: earlier translations, or the whole window decoded again (the paper)."""
     windows: tuple[PositiveInt, ...] = ()
     """Window sizes to translate with, besides the one of training."""
     metrics: str = "bleu,chrf"
@@ -128,11 +128,11 @@ class Plan(SettingsSection):
     title: str = ""
     """What the plan is about, in one line."""
     pair: Literal["en-ru", "en-de"] | None = None
-    """The language pair whose figures of the paper stand beside ours; none if not given."""
+    """The language pair of the paper's figures to show beside ours; none if not given."""
     folders: dict[str, str] = Field(default_factory=dict)
-    """What the user gives as NAME=FOLDER, and what it holds; `{NAME}` stands for it in paths."""
+    """Folders that the user gives as NAME=FOLDER, by name, with a description; `{NAME}` stands for one in paths."""
     data: dict[str, Any]
-    """The corpora, as in a settings file; or only `store`, of a store that is there."""
+    """The corpora, as in a settings file; or only `store`, an existing token store."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """Settings of all systems, over those of their recipes."""
     systems: Annotated[dict[FileNamePart, SystemPlan], Field(min_length=1)]
@@ -151,34 +151,34 @@ class Plan(SettingsSection):
     """Test sets, by name."""
     analyses: tuple[PlannedAnalysis, ...] = ()
     """`attention`: share and entropy of attention; `losses`: of current and context sentences."""
-    analyse: Literal["test", "dev"] = "test"
-    """The split that analyses look at."""
+    analyse: TestSplit = "test"
+    """The split that is analysed."""
     analyse_sentences: PositiveInt | None = None
     """Analyse whole documents until there are so many sentences; all of the split if not given."""
     against: tuple[str, ...] = ()
     """Systems that others are compared with: a star is for those that are better than all of these."""
-    correction: Literal["none", "holm", "benjamini-hochberg"] = "none"
-    """Of p-values, for asking many questions at once; the paper has none."""
+    correction: Correction = "none"
+    """Of p-values, for multiple comparisons; the paper has none."""
 
     @model_validator(mode="before")
     @classmethod
-    def _without_nothing(cls, given: Any) -> Any:
-        """`NAME: null` takes out what a base of the plan has."""
-        if not isinstance(given, dict):
-            return given
-        named = {name: given[name] for name in ("systems", "suites", "tests") if isinstance(given.get(name), dict)}
-        return given | {name: {k: v for k, v in those.items() if v is not None} for name, those in named.items()}
+    def _remove_null_entries(cls, tree: Any) -> Any:
+        """`NAME: null` removes a system, suite or test of the base plan."""
+        if not isinstance(tree, dict):
+            return tree
+        named = {name: tree[name] for name in ("systems", "suites", "tests") if isinstance(tree.get(name), dict)}
+        return tree | {name: {k: v for k, v in entries.items() if v is not None} for name, entries in named.items()}
 
     @model_validator(mode="after")
-    def _systems_are_there(self) -> Plan:
+    def _check_systems(self) -> Plan:
         for name, system in self.systems.items():
             if system.init_from is not None:
-                self._known(system.init_from, f"systems.{name}.init_from")
-                self._check_origin(name)
+                self._check_known(system.init_from, f"systems.{name}.init_from")
+                self._check_parents(name)
             for other in system.against or ():
-                self._known(other, f"systems.{name}.against")
+                self._check_known(other, f"systems.{name}.against")
         for name in self.against:
-            self._known(name, "against")
+            self._check_known(name, "against")
         titles: dict[str, str] = {}
         for name in self.systems:
             other = titles.setdefault(self.title_of(name), name)
@@ -190,12 +190,12 @@ class Plan(SettingsSection):
                     raise ValueError(f"{where}.{name}: steps with windows of other sizes are called so; rename it")
         return self
 
-    def _known(self, name: str, where: str) -> None:
+    def _check_known(self, name: str, where: str) -> None:
         if name not in self.systems:
             raise ValueError(f"{where}: there is no system {name} (there are: {', '.join(self.systems)})")
 
-    def _check_origin(self, name: str) -> None:
-        """Weights come from a system that has the same seeds and does not come from this one."""
+    def _check_parents(self, name: str) -> None:
+        """Raise an error if a parent lacks a seed, or if systems start from each other in a circle."""
         system, seen = self.systems[name], [name]
         while system.init_from is not None and system.init_from in self.systems:
             if system.init_from in seen:
@@ -213,36 +213,36 @@ class Plan(SettingsSection):
         return self.systems[name].seeds or self.seeds
 
     def baselines_of(self, name: str) -> list[str]:
-        """What a system is compared with; a baseline of all is not asked whether it beats those after it."""
+        """The systems that a system is compared with; a baseline is compared with those before it."""
         own = self.systems[name].against
         if own is not None:
             return [other for other in own if other != name]
         return list(self.against[: self.against.index(name)] if name in self.against else self.against)
 
     def title_of(self, name: str) -> str:
-        """What tables call a system."""
+        """The title of a system in tables."""
         return self.systems[name].title or name
 
     def row_of(self, name: str) -> str:
-        """The paper's row that a system stands beside, where there is one."""
+        """The name of the paper's row to show beside a system."""
         return self.systems[name].paper or name
 
 
 class LoadedPlan:
-    """A plan with the settings that its systems amount to."""
+    """A plan with the settings of its systems."""
 
     def __init__(self, where: str, plan: Plan) -> None:
         self.where, self.plan = where, plan
         self._settings: dict[tuple[str, int], Settings] = {}
 
     def settings(self, system: str, seed: int) -> Settings:
-        """Of one system and seed; folders of store, run and origin are whoever's who runs the plan."""
+        """The settings of one system and seed; folders of the store, the run and initial weights are set later."""
         if (system, seed) not in self._settings:
             self._settings[system, seed] = self._load(system, seed)
         return self._settings[system, seed]
 
     def all_settings(self) -> Iterator[tuple[str, int, Settings]]:
-        """Of every system with every seed, in the order of the plan."""
+        """The settings of every system with every seed, in the order of the plan."""
         for system in self.plan.systems:
             for seed in self.plan.seeds_of(system):
                 yield system, seed, self.settings(system, seed)
@@ -254,7 +254,7 @@ class LoadedPlan:
         for over in ({"data": plan.data}, plan.settings, system.settings, {"training": {"seed": seed}}):
             tree = merge_trees(tree, over)
         budget = system.budget or plan.budget
-        if budget is not None:  # instead of the recipe's, not beside it
+        if budget is not None:  # replaces that of the recipe
             tree = merge_trees(tree, {"training": {"budget": budget.model_dump()}})
         settings = validate_tree(Settings, tree, where)
         if settings.training.init_from is not None:
@@ -265,21 +265,25 @@ class LoadedPlan:
 
 
 def load_plan(name: str, overrides: Sequence[str] = ()) -> LoadedPlan:
-    """The plan of a file or of a name, under the overrides, with every system's settings validated."""
+    """Load a plan with overrides, and validate the settings of every system.
+
+    Args:
+        name: a file, or a plan that comes with focat.
+        overrides: `key=value`, and `NAME=FOLDER` for the folders that the plan declares.
+    """
     path = _file(name)
     tree = read_tree(path)
-    holds = tree.get("folders")
-    wanted: dict[str, Any] = holds if isinstance(holds, dict) else {}
-    given = {key: text for key, _, text in (o.partition("=") for o in overrides) if key in wanted}
-    tree = apply_overrides(tree, [o for o in overrides if o.partition("=")[0] not in wanted])
-    for key in wanted:
-        if key not in given:
-            raise FocatError(f"{name}: needs {key}=FOLDER, the folder that holds {wanted[key]}")
-        folder = Path(given[key]).expanduser().absolute()
+    declared: dict[str, Any] = tree["folders"] if isinstance(tree.get("folders"), dict) else {}
+    folders = {key: text for key, _, text in (o.partition("=") for o in overrides) if key in declared}
+    tree = apply_overrides(tree, [o for o in overrides if o.partition("=")[0] not in declared])
+    for key, holds in declared.items():
+        if key not in folders:
+            raise FocatError(f"{name}: needs {key}=FOLDER, the folder that holds {holds}")
+        folder = Path(folders[key]).expanduser().absolute()
         if not folder.is_dir():
-            raise FocatError(f"{key}={given[key]}: there is no such folder; it should hold {wanted[key]}")
-        given[key] = str(folder)
-    loaded = LoadedPlan(name, validate_tree(Plan, _filled(tree, given, name), name))
+            raise FocatError(f"{key}={folders[key]}: there is no such folder; it should hold {holds}")
+        folders[key] = str(folder)
+    loaded = LoadedPlan(name, validate_tree(Plan, _fill_placeholders(tree, folders, name), name))
     for _ in loaded.all_settings():
         pass
     return loaded
@@ -291,7 +295,7 @@ def plan_names() -> dict[str, str]:
 
 
 def _file(name: str) -> Path:
-    """A file if there is one; else a plan of that name, `focat:` in front of it or not."""
+    """A file that exists or ends in .yaml; else the plan of that name, with or without `focat:`."""
     if not name.startswith("focat:") and (Path(name).is_file() or Path(name).suffix in (".yaml", ".yml")):
         return Path(name)
     path = packaged_file(name if name.startswith("focat:") else f"focat:{name}", PLANS, "plan")
@@ -299,20 +303,20 @@ def _file(name: str) -> Path:
     return path
 
 
-def _filled(tree: Any, given: dict[str, str], where: str) -> Any:
+def _fill_placeholders(tree: Any, folders: dict[str, str], where: str) -> Any:
     """The tree with `{NAME}` replaced by the folder of that name; a file in it may be compressed."""
     if isinstance(tree, dict):
-        return {key: value if key == "folders" else _filled(value, given, where) for key, value in tree.items()}
+        return {k: v if k == "folders" else _fill_placeholders(v, folders, where) for k, v in tree.items()}
     if isinstance(tree, list):
-        return [_filled(value, given, where) for value in tree]
-    if not isinstance(tree, FileString) or not _GIVEN.match(tree):
+        return [_fill_placeholders(value, folders, where) for value in tree]
+    if not isinstance(tree, FileString) or not _PLACEHOLDER.match(tree):
         return tree
-    for name in _GIVEN.findall(tree):
-        if name not in given:
+    for name in _PLACEHOLDER.findall(tree):
+        if name not in folders:
             raise FocatError(f"{where}: {tree}: no folder {name} is declared under folders:")
-    return FileString(_stored(_GIVEN.sub(lambda found: given[found[1]], tree)), tree.folder)
+    return FileString(_existing_file(_PLACEHOLDER.sub(lambda found: folders[found[1]], tree)), tree.folder)
 
 
-def _stored(path: str) -> str:
-    """The file, or the compressed one in its place."""
+def _existing_file(path: str) -> str:
+    """The file, or its compressed version if only that exists."""
     return next((path + end for end in ("", *DECOMPRESSORS) if Path(path + end).exists()), path)

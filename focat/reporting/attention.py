@@ -11,7 +11,7 @@ from focat.analysis.attention_map import AttentionMap, attention_map
 from focat.corpus.document import Document
 from focat.corpus.readers import read_documents
 from focat.corpus.text_files import is_blank, read_lines
-from focat.errors import FocatError
+from focat.errors import FocatError, ParameterError
 from focat.evaluation.translating import translate_documents
 from focat.progress import NULL_PROGRESS, Progress
 from focat.reporting.collect import ReportedRun
@@ -109,7 +109,7 @@ def attention_view(run: ReportedRun, window: AttentionWindow, layer: int | None,
     words = attention_map(system.model, system.tokenizer, window.source, window.target).by_word()
     layers = min(len(words.encoder), len(words.decoder))
     if layer is not None and not 1 <= layer <= layers:
-        raise FocatError(f"layer = {layer}: the model of {run.run.path} has layers 1 to {layers}")
+        raise ParameterError("layer", layer, f"the model of {run.run.path} has layers 1 to {layers}")
     chosen = layer or layers
     heats = _heats(words, chosen - 1)
     plots = [

@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from focat._version import __version__
-from focat.errors import FocatError
+from focat.errors import FocatError, ParameterError
 from focat.evaluation.instance_scores import chance_levels
 from focat.evaluation.suites import Suite
 from focat.files import check_output_file, write_atomic
@@ -32,7 +32,7 @@ from focat.reporting.examples import (
 from focat.reporting.plots import Plot, SeriesStyles, points_plot, series_styles, training_plots
 from focat.reporting.score_tables import ReportTable, SystemsTable, contrast_tables, quality_tables, systems_table
 
-EXAMPLES = 6  # shown if nothing else is asked for
+EXAMPLES = 6  # by default
 _SHAPES = {  # the markers of plots, in a box of 10 by 10
     "o": '<circle cx="5" cy="5" r="4"/>',
     "s": '<path d="M1.5 1.5h7v7h-7z"/>',
@@ -131,7 +131,7 @@ def make_report(
     opened = open_reported_runs(runs)
     if options.attention_of is not None and options.attention_of not in [run.name for run in opened]:
         names = ", ".join(run.name for run in opened)
-        raise FocatError(f"attention_of = {options.attention_of}: no run has this name; choose from {names}")
+        raise ParameterError("attention_of", options.attention_of, f"no run has this name; choose from {names}")
     with progress.bar("results"):
         found = collect_results(opened, results)
         styles = series_styles(_names(opened, found, examples))

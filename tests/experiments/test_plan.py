@@ -127,7 +127,7 @@ def test_plans_that_come_with_focat_are_valid(name: str, tmp_path: Path) -> None
     if name.startswith("paper"):
         assert list(plan.systems) == [
             *("base", "s4to4", "s4to4-cd", "s4to4-shift-cd"),
-            *("s4to4-annealed-cd", "s4to4-hiding-cd", "s4to4-early-cd"),
+            *("s4to4-annealed-cd", "s4to4-word-dropout-cd", "s4to4-early-cd"),
         ]
         assert plan.budget is not None
         assert plan.budget.updates == 10000
@@ -150,7 +150,7 @@ def test_what_a_user_sees(tmp_path: Path, launcher: Launcher) -> None:
     assert "plan.yaml: cannot be read: No such file" in launcher.refused(tmp_path, "reproduce", "plan.yaml")
     plan, out = write_plan(tmp_path), tmp_path / "out"
     said = launcher.refused(tmp_path, "reproduce", plan, "--only", "bose", "--folder", out)
-    assert said.startswith("only = bose: there is no such system in the plan (there are: base, focused)")
+    assert said.startswith("--only bose: there is no such system in the plan (there are: base, focused)")
     said = launcher.focat(tmp_path, "reproduce", plan, "--list", "--folder", tmp_path / "other")
     assert "missing  focused (seed 1): evaluate test regenerate" in said
     assert "0 of 9 steps are done" in said

@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
+from focat.cli import app
 from focat.errors import FocatError
 from focat.experiments.experiment import Experiment
+from focat.experiments.measuring import measuring_command
 from focat.experiments.plan import load_plan
 from focat.experiments.results import Step
+from focat.experiments.tasks import SystemTasks
 from focat.files import PARTIAL_SUFFIX
 from focat.progress import NULL_PROGRESS
 from tests.experiments.plans import TINY, write_plan
@@ -278,3 +282,21 @@ def test_results_of_others_are_not_touched(tmp_path: Path, launcher: Launcher) -
     (tmp_path / "out" / "results" / "base.1.train.json").write_text("{}")
     said = launcher.focat(tmp_path, "reproduce", plan, "--folder", tmp_path / "out", "--no-report", expect=2)
     assert "not a result of a plan; move it elsewhere" in said
+
+
+def test_commands_of_steps_are_commands_of_focat(tmp_path: Path) -> None:
+    """The arguments in the provenance of each step are understood by the command line."""
+    suite = {"path": "suite.json", "context_source": "a", "context_target": "b", "detokenise": True, "windows": [3]}
+    corpus = {"format": "text", "source": "a", "target": "b"}
+    test = {"corpus": corpus, "beam": 2, "constrained": False, "lowercase": True, "fragments": 4}
+    changes = {"suites": {"deixis": suite}, "tests": {"test": test}, "analyse_sentences": 5}
+    for name in ("suite.json", "a", "b"):
+        (tmp_path / name).write_text("")
+    experiment = Experiment(load_plan(str(write_plan(tmp_path, changes)), []), tmp_path / "out", NULL_PROGRESS)
+    tasks = SystemTasks(experiment, "focused", 1)
+    tasks.run_folder.mkdir(parents=True)
+    commands = [measuring_command(experiment, tasks.run_folder, step) for step in tasks.steps() if step.kind != "train"]
+    assert {command[1] for command in commands} == {"contrast", "evaluate", "analyse"}
+    application = typer.main.get_command(app)
+    for _, name, *arguments in commands:
+        application.commands[name].make_context(name, arguments)

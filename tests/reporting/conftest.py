@@ -20,7 +20,7 @@ SHORT = ["training.learning_rate=3e-4", "decoding.max_length_ratio=1", "decoding
 
 
 @dataclass(frozen=True)
-class Shop:
+class ReportedSystems:
     """A folder with base/, focused/, their results, an analysis and the page."""
 
     folder: Path
@@ -31,7 +31,7 @@ class Shop:
 
 
 @pytest.fixture(scope="session")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
+def report(tmp_path_factory: pytest.TempPathFactory) -> ReportedSystems:
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("report")
     tree = settings_tree(folder / "store", folder / "run")
@@ -51,4 +51,4 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
     focat(folder, "analyse", *SYSTEMS, "--limit", 20, "--windows", "1-2", "--trials", 50, "--json", "analysis.json")
     arguments = [*SYSTEMS, "--results", "analysis.json", *suites, "-o", "page.html"]
     focat(folder, "report", *arguments)
-    return Shop(folder, Page((folder / "page.html").read_text(encoding="utf-8")))
+    return ReportedSystems(folder, Page((folder / "page.html").read_text(encoding="utf-8")))

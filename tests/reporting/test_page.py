@@ -18,8 +18,8 @@ from tests.reporting.pages import Page
 from tests.training.runs import records
 
 
-def test_sections_in_order(shop):
-    assert shop.page.headings() == [
+def test_sections_in_order(report):
+    assert report.page.headings() == [
         "What only context decides",
         "Translation quality",
         "Where systems disagree",
@@ -34,14 +34,14 @@ def test_sections_in_order(shop):
 
 
 @pytest.mark.parametrize("by", ["phenomenon", "quality"])
-def test_figures_are_those_of_compare(shop, by):
+def test_figures_are_those_of_compare(report, by):
     """Scores, stars and differences, as `focat compare` has them of the same files."""
     name, title = ("test.json", "Translation quality") if by == "quality" else ("answers.jsonl", "By phenomenon")
     files = [f"{system}={system}/results/{name}" for system in ("base", "focused")]
     options = [] if by == "quality" else ["--by", by]
-    focat(shop.folder, "compare", *files, *options, "--json", f"{by}.json")
-    found = shop.json(f"{by}.json")
-    table = next(table for caption, table in shop.page.tables().items() if caption.startswith(title))
+    focat(report.folder, "compare", *files, *options, "--json", f"{by}.json")
+    found = report.json(f"{by}.json")
+    table = next(table for caption, table in report.page.tables().items() if caption.startswith(title))
     assert table.columns == list(found["items"])
     stars = {(finding["system"], finding["column"]): finding["stars"] for finding in found["findings"]}
     for system, scores in found["systems"].items():
@@ -49,39 +49,41 @@ def test_figures_are_those_of_compare(shop, by):
             assert cell[:2] == [f"{scores[column]:.2f}", stars.get((system, column), "")]
     for finding in found["findings"]:
         difference = f"{finding['difference']:+.2f}"
-        assert f"<td>{finding['column']}</td><td>{difference}</td>" in shop.page.source
+        assert f"<td>{finding['column']}</td><td>{difference}</td>" in report.page.source
 
 
-def test_intervals(shop):
+def test_intervals(report):
     """As `focat contrast` and `focat evaluate` wrote them."""
-    tables = shop.page.tables()
+    tables = report.page.tables()
     for system in ("base", "focused"):
-        sections = {section["title"]: section for section in shop.json(f"{system}/results/contrast.json")["sections"]}
+        sections = {section["title"]: section for section in report.json(f"{system}/results/contrast.json")["sections"]}
         figures = {figure["name"]: figure for figure in sections["By phenomenon"]["figures"]}
         shown = dict(zip(tables["By phenomenon"].columns, tables["By phenomenon"].rows[system], strict=True))
         for phenomenon in ("pronoun", "deixis"):
             figure = figures[phenomenon]
             assert shown[phenomenon][2] == f"{figure['low']:.2f} to {figure['high']:.2f}"
         quality = next(table for title, table in tables.items() if title.startswith("Translation quality"))
-        for figure, cell in zip(shop.json(f"{system}/results/test.json")["figures"], quality.rows[system], strict=True):
+        for figure, cell in zip(
+            report.json(f"{system}/results/test.json")["figures"], quality.rows[system], strict=True
+        ):
             low, high = figure["interval"]
             assert cell[0] == f"{figure['score']:.2f}"
             assert cell[2] == f"{low:.2f} to {high:.2f}"
 
 
-def test_distances_of_one_suite(shop):
+def test_distances_of_one_suite(report):
     """A file holds several suites: the table of one counts only its own instances."""
-    lines = (shop.folder / "focused/results/answers.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (report.folder / "focused/results/answers.jsonl").read_text(encoding="utf-8").splitlines()
     answers = [answer for answer in map(json.loads, lines) if answer["suite"] == "contrapro"]
-    table = shop.page.tables()["contrapro, by distance in sentences"]
+    table = report.page.tables()["contrapro, by distance in sentences"]
     for column, cell in zip(table.columns, table.rows["focused"], strict=True):
         if column.startswith("d = "):
             right = [answer["correct"] for answer in answers if answer["distance"] == int(column[4:])]
             assert float(cell[0]) == pytest.approx(100 * sum(right) / len(right), abs=0.005)
 
 
-def test_analysis(shop):
-    found, tables = shop.json("analysis.json"), shop.page.tables()
+def test_analysis(report):
+    found, tables = report.json("analysis.json"), report.page.tables()
     stars = {(finding["system"], finding["column"]): finding["stars"] for finding in found["findings"]}
     share = found["systems"]["focused"]["attention"]["share"]
     shown = tables["Attention that stays on the current sentence, %"]
@@ -102,11 +104,11 @@ def test_analysis(shop):
     assert [cell[0] for cell in shown] == [f"{row['per_token']:+.4f}".replace("-", "−") for row in dropped]
 
 
-def test_systems(shop):
-    shown = shop.page.tables()[""]
+def test_systems(report):
+    shown = report.page.tables()[""]
     assert shown.columns == ["base", "focused"]
-    weights = load_file(shop.folder / "focused/checkpoints/0000012/weights.safetensors")
-    validation = [record for record in records(shop.folder / "focused", "validation") if record["best"]][-1]
+    weights = load_file(report.folder / "focused/checkpoints/0000012/weights.safetensors")
+    validation = [record for record in records(report.folder / "focused", "validation") if record["best"]][-1]
     expected = {
         "window": "3",
         "weights": f"{sum(math.prod(tensor.shape) for tensor in weights.values()):,}",
@@ -120,23 +122,23 @@ def test_systems(shop):
     assert "model.heads" not in shown.rows  # which both have in common
 
 
-def test_training_curves(shop):
+def test_training_curves(report):
     plots = {
         e.attributes["aria-label"].split(" along")[0]: e.attributes["aria-label"]
-        for e in shop.page.all("svg", role="img")
+        for e in report.page.all("svg", role="img")
     }
     for figure, title in (("current", "Loss of the current sentence"), ("learning_rate", "Learning rate")):
         for system in ("base", "focused"):
-            log = records(shop.folder / system, "train")
+            log = records(report.folder / system, "train")
             first, last = (f"{log[i][figure]:.3g} at update {log[i]['update']}" for i in (0, -1))
             assert f"{system} {first}, {last}" in plots[title]
     assert "base" not in plots["Loss of context"]
 
 
-def test_stands_alone(shop):
-    source = shop.page.source
+def test_page_loads_nothing_from_elsewhere(report):
+    source = report.page.source
     assert not re.search(r"https?:|@import|<script|<link|<img|<iframe|srcset|@font-face", source)
-    for element in shop.page.elements:
+    for element in report.page.elements:
         for name, value in element.attributes.items():
             assert not name.startswith("on")
             if name in ("src", "href", "xlink:href"):
@@ -144,8 +146,8 @@ def test_stands_alone(shop):
     assert all(target.startswith("#") for target in re.findall(r"url\(['\"]?([^)]*)", source))
 
 
-def test_accessible(shop):
-    page = shop.page
+def test_accessible(report):
+    page = report.page
     assert page.all("html", lang="en")
     assert len(page.all("h1")) == 1
     levels = [int(e.tag[1]) for e in page.elements if re.fullmatch(r"h[1-6]", e.tag)]
@@ -165,10 +167,10 @@ def test_accessible(shop):
         )
 
 
-def test_every_section_says_how(shop):
-    source = shop.page.source
-    assert source.count("<summary>How ") >= len(shop.page.headings()) - 3  # examples and plots show what tables say
-    signature = shop.json("focused/results/contrast.json")["suites"][0]["signature"]
+def test_every_section_shows_provenance(report):
+    source = report.page.source
+    assert source.count("<summary>How ") >= len(report.page.headings()) - 3  # examples and plots show what tables say
+    signature = report.json("focused/results/contrast.json")["suites"][0]["signature"]
     assert signature in source
     assert (
         "focat compare base=base/results/answers.jsonl focused=focused/results/answers.jsonl --by phenomenon" in source
@@ -176,13 +178,13 @@ def test_every_section_says_how(shop):
     assert "focat report base focused --results analysis.json" in source
 
 
-def test_examples_come_from_the_suite(shop):
-    suite = json.loads((shop.folder / "suites/deixis.json").read_text(encoding="utf-8"))
+def test_examples_come_from_the_suite(report):
+    suite = json.loads((report.folder / "suites/deixis.json").read_text(encoding="utf-8"))
     said = {}
     for system in ("base", "focused"):
-        lines = (shop.folder / system / "results/answers.jsonl").read_text(encoding="utf-8").splitlines()
+        lines = (report.folder / system / "results/answers.jsonl").read_text(encoding="utf-8").splitlines()
         said[system] = {a["id"]: a["correct"] for a in map(json.loads, lines) if a["suite"] == "deixis"}
-    shown = [e for e in shop.page.all("article", class_="example") if "· deixis" in e.text]
+    shown = [e for e in report.page.all("article", class_="example") if "· deixis" in e.text]
     assert shown
     for article in shown:
         number = int(re.search(r"deixis (\d+)", article.text)[1])
@@ -193,20 +195,22 @@ def test_examples_come_from_the_suite(shop):
         assert right in article.text
 
 
-def test_translations_are_those_evaluated(shop):
-    (table,) = shop.page.all("table", class_="parallel")
-    number = int(re.search(r"Document (\d+) of 3", shop.page.source)[1])
+def test_translations_are_those_evaluated(report):
+    (table,) = report.page.all("table", class_="parallel")
+    number = int(re.search(r"Document (\d+) of 3", report.page.source)[1])
     for system in ("base", "focused"):
-        said = shop.json(f"{system}/results/test.json")["translations"][number - 1]
-        cells = [e.text for e in shop.page.elements if e.attributes.get("data-label") == system]
+        said = report.json(f"{system}/results/test.json")["translations"][number - 1]
+        cells = [e.text for e in report.page.elements if e.attributes.get("data-label") == system]
         assert cells == [" ".join(text.split()) for text in said] or cells == said
-        assert all(cell.inside("table") is table for cell in shop.page.elements if "data-label" in cell.attributes)
+        assert all(cell.inside("table") is table for cell in report.page.elements if "data-label" in cell.attributes)
 
 
-def test_attention_shows_the_words(shop):
+def test_attention_shows_the_words(report):
     """The words of the window on both axes, pieces joined; each once for each place it has."""
-    (source,) = re.findall(r"<dt>source</dt><dd>(.*?)</dd>", shop.page.source)
-    (cross,) = (e for e in shop.page.all("svg", role="img") if e.attributes["aria-label"].startswith("Cross-attention"))
+    (source,) = re.findall(r"<dt>source</dt><dd>(.*?)</dd>", report.page.source)
+    (cross,) = (
+        e for e in report.page.all("svg", role="img") if e.attributes["aria-label"].startswith("Cross-attention")
+    )
     for word in source.replace(" | ", " ").split():
         assert word in cross.text
     assert cross.text.count("<S>") >= source.count("|")
@@ -215,7 +219,7 @@ def test_attention_shows_the_words(shop):
 HOSTILE = '<script>alert("x")</script> & $a_b$ \' <b>'
 
 
-def test_hostile_text(shop, tmp_path):
+def test_hostile_text(report, tmp_path):
     """Sentences, names and files may hold anything; all of it is text on the page."""
     window = tmp_path / "window.txt"
     window.write_text(f"{HOSTILE}\nIt is {HOSTILE}\n\n{HOSTILE}\nSie {HOSTILE}\n", encoding="utf-8")
@@ -225,7 +229,7 @@ def test_hostile_text(shop, tmp_path):
         line = json.dumps(answer | {"correct": correct, "chosen": 1 - correct, "scores": {"current-sum": [0, 1]}})
         (tmp_path / f"{system == 'base'}.jsonl").write_text(line + "\n", encoding="utf-8")
     for run in ("base", "focused"):
-        shutil.copytree(shop.folder / run, tmp_path / "runs" / run, ignore=shutil.ignore_patterns("results"))
+        shutil.copytree(report.folder / run, tmp_path / "runs" / run, ignore=shutil.ignore_patterns("results"))
     runs = [f"base={tmp_path}/runs/base", f"{HOSTILE}={tmp_path}/runs/focused"]
     results = [f"base={tmp_path}/True.jsonl", f"{HOSTILE}={tmp_path}/False.jsonl"]
     documents = [Translated(HOSTILE, [HOSTILE], {"base": ["a"], HOSTILE: [HOSTILE]}, [HOSTILE])]
@@ -242,8 +246,8 @@ def test_hostile_text(shop, tmp_path):
     assert "$a_b$" in cross.text
 
 
-def test_what_is_not_there_is_left_out(shop, tmp_path):
-    shutil.copytree(shop.folder / "focused", tmp_path / "run", ignore=shutil.ignore_patterns("results"))
+def test_sections_without_results_are_left_out(report, tmp_path):
+    shutil.copytree(report.folder / "focused", tmp_path / "run", ignore=shutil.ignore_patterns("results"))
     focat(tmp_path, "report", "run")
     page = Page((tmp_path / "run/report.html").read_text(encoding="utf-8"))
     assert page.headings() == ["Attention over one window", "Training", "The systems"]
@@ -258,9 +262,9 @@ def test_what_is_not_there_is_left_out(shop, tmp_path):
     assert not page.all("nav")
 
 
-def test_one_system_is_not_compared(shop, tmp_path):
+def test_one_system_is_not_compared(report, tmp_path):
     plots = tmp_path / "plots"
-    focat(shop.folder, "report", "base", "-o", tmp_path / "page.html", "--plots", plots)
+    focat(report.folder, "report", "base", "-o", tmp_path / "page.html", "--plots", plots)
     page = Page((tmp_path / "page.html").read_text(encoding="utf-8"))
     table = page.tables()["By phenomenon"]
     assert list(table.rows) == ["base"]
@@ -275,20 +279,20 @@ def test_one_system_is_not_compared(shop, tmp_path):
         assert (plots / f"{name}.png").read_bytes().startswith(b"\x89PNG\r\n")
         ElementTree.parse(plots / f"{name}.svg")
     assert "plots/accuracy.svg: exists" in refused(
-        shop.folder, "report", "base", "-o", tmp_path / "other.html", "--plots", plots
+        report.folder, "report", "base", "-o", tmp_path / "other.html", "--plots", plots
     )
 
 
-def test_names_with_an_equals_sign(shop, tmp_path):
-    shutil.copytree(shop.folder / "base", tmp_path / "lr=0.1")
-    focat(tmp_path, "report", "lr=0.1", f"other={shop.folder / 'focused'}", "-o", "page.html")
+def test_names_with_an_equals_sign(report, tmp_path):
+    shutil.copytree(report.folder / "base", tmp_path / "lr=0.1")
+    focat(tmp_path, "report", "lr=0.1", f"other={report.folder / 'focused'}", "-o", "page.html")
     tables = Page((tmp_path / "page.html").read_text(encoding="utf-8")).tables()
     assert all(list(table.rows) == ["lr=0.1", "other"] for title, table in tables.items() if title)
 
 
-def test_refused(shop, tmp_path):
+def test_errors_name_what_is_wrong(report, tmp_path):
     def no(*arguments):
-        return refused(shop.folder, "report", *arguments)
+        return refused(report.folder, "report", *arguments)
 
     assert "holds no run" in no("suites")
     assert "there is another run called base; name it, as in NAME=base" in no("base", "base")
@@ -299,8 +303,8 @@ def test_refused(shop, tmp_path):
     assert "suites/deixis.json: is no result of" in no("base", *out, "--results", "suites/deixis.json")
     (tmp_path / "cut.jsonl").write_text('{"suite": "deixis", "id": 1, "correct": true}\n{"suite": ')
     assert "cut.jsonl, line 2: is no JSON object" in no("base", *out, "--results", tmp_path / "cut.jsonl")
-    assert "layer = 9: the model of focused has layers 1 to 1" in no("focused", *out, "--layer", 9)
-    assert "attention_of = you: no run has this name; choose from base, focused" in no(
+    assert "--layer 9: the model of focused has layers 1 to 1" in no("focused", *out, "--layer", 9)
+    assert "--attention-of you: no run has this name; choose from base, focused" in no(
         "base", "focused", *out, "--attention-of", "you"
     )
     (tmp_path / "window.txt").write_text("one\n\ntwo\n\nthree\n")
@@ -313,12 +317,12 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no browser here")
-def test_in_a_browser(shop, tmp_path):
+def test_in_a_browser(report, tmp_path):
     """Nothing to complain about: the browser's console stays empty, and a picture of the page is not blank."""
     picture = tmp_path / "page.png"
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"]
     command += [f"--user-data-dir={tmp_path}/browser", "--window-size=390,1600", f"--screenshot={picture}"]
-    shown = subprocess.run([*command, str(shop.folder / "page.html")], capture_output=True, text=True, timeout=60)
+    shown = subprocess.run([*command, str(report.folder / "page.html")], capture_output=True, text=True, timeout=60)
     assert shown.returncode == 0, shown.stderr
     assert "CONSOLE" not in shown.stderr
     assert picture.stat().st_size > 20_000

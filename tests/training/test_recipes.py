@@ -60,8 +60,8 @@ def test_recipes_say_what_their_names_say():
     assert of("s4to4-cd-0.3") == (4, 0.3, 0)
     assert of("s4to4-cd-0") == (4, 0.0, 0)
     assert isinstance(of("s4to4-annealed-cd")[1], DiscountSchedule)
-    assert of("s4to4-hiding-cd") == of("s4to4-annealed-cd")
-    assert load_settings(Path("focat:s4to4-hiding-cd")).model.word_dropout == 0.1
+    assert of("s4to4-word-dropout-cd") == of("s4to4-annealed-cd")
+    assert load_settings(Path("focat:s4to4-word-dropout-cd")).model.word_dropout == 0.1
     early = load_settings(Path("focat:s4to4-early-cd"))
     assert early.objective.discount == DiscountSchedule(start=1.0, end=0.01, begin_at=0.0, end_at=0.2)
     assert (early.model.word_dropout, early.model.shift) == (0.1, "avg-corpus")

@@ -1,0 +1,71 @@
+"""One table in all its renderings: drawn in a terminal, columns between tabs in a pipe, Markdown."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from focat.reporting.table import Cell, Table, markdown, number, print_table, row
+
+TABLE = Table(
+    "Accuracy [%]",
+    ("system", "Disc.", "BLEU"),
+    [
+        row("base", "46.64", Cell("31.98", interval="31.0 to 33.0")),
+        row("a | b", Cell("72.02", spread=" ± 0.50", stars="*", best=True), ""),
+        row("paper", "73.42", "", italic=True),
+    ],
+    ["a note"],
+)
+
+
+def printed(table: Table, terminal: bool) -> str:
+    out = StringIO()
+    print_table(table, Console(file=out, force_terminal=terminal, width=80, color_system=None))
+    return out.getvalue()
+
+
+def test_columns_between_tabs_in_a_pipe() -> None:
+    assert printed(TABLE, terminal=False).splitlines() == [
+        "Accuracy [%]",
+        "system\tDisc.\tBLEU",
+        "base\t46.64\t31.98 [31.0 to 33.0]",
+        "a | b\t72.02 ± 0.50*\t",
+        "paper\t73.42\t",
+        "a note",
+    ]
+
+
+def test_a_cell_never_breaks_its_row_in_a_pipe() -> None:
+    lines = printed(Table("", ("a", "b"), [row("x\ty\nz", Text("styled", "bold"))]), terminal=False).splitlines()
+    assert lines == ["a\tb", "x y z\tstyled"]
+
+
+def test_a_terminal_draws_lines_and_aligns_figures() -> None:
+    lines = printed(TABLE, terminal=True).splitlines()
+    assert lines[0].strip() == "Accuracy [%]"  # which is no markup
+    (base,) = [line for line in lines if "base" in line]
+    assert [cell.strip() for cell in base.strip("│").split("│")] == ["base", "46.64", "31.98 [31.0 to 33.0]"]
+    (other,) = [line for line in lines if "a | b" in line]
+    assert other.index("72.02") < base.index("46.64") + len("46.64")
+    assert lines[-1] == "a note"
+
+
+def test_markdown() -> None:
+    assert markdown(TABLE).splitlines() == [
+        "| system | Disc. | BLEU |",
+        "| --- | ---: | ---: |",
+        "| base | 46.64 | 31.98 [31.0 to 33.0] |",
+        "| a \\| b | **72.02** ± 0.50\\* |  |",
+        "| *paper* | *73.42* |  |",
+        "",
+        "a note",
+    ]
+
+
+@pytest.mark.parametrize(("value", "expected"), [(None, "–"), (1.0, "+1.00"), (-0.456, "-0.46")])
+def test_numbers(value: float | None, expected: str) -> None:
+    assert number(value, 2, "+") == expected

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 
@@ -104,7 +103,7 @@ def comet(
             done = _run([interpreter, *_ISOLATED, _WORKER, request, result])
             if done.returncode or not result.exists():
                 raise FocatError(f"COMET with {model}: {_last_line(done)}")
-        answer: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
+        answer = json.loads(result.read_text(encoding="utf-8"))
     scores_by_context = []
     for context, run in zip(contexts, answer["runs"], strict=True):
         if run["cut"]:

@@ -1,6 +1,6 @@
 """Whether two systems differ by more than chance, and by how much: paired tests, and intervals of their difference.
 
-A figure of a corpus (BLEU, a mean) is a function of sums over its items. So a test shuffles or redraws items, adds up
+A score of a corpus (BLEU, a mean) is a function of sums over its items. So a test shuffles or redraws items, adds up
 what they contribute, and applies the function: one product of matrices for a thousand trials.
 """
 
@@ -10,7 +10,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from focat.choices import Correction
 
 Floats = NDArray[np.float64]
 Formula = Callable[[Floats], Floats]
-"""(samples, statistics) sums over items → (samples,) figures."""
+"""(samples, statistics) sums over items → (samples,) scores."""
 
 
 SEED = 12345  # sacrebleu's, so that the same test gives the same p-value
@@ -130,7 +130,7 @@ def paired_bootstrap(
 
 
 def resampled(items: Floats, formula: Formula, resamples: int = RESAMPLES, seed: int = SEED) -> Floats:
-    """(resamples,) figures of corpora drawn from the items with replacement; the same seed draws the same items."""
+    """Return (resamples,) scores of corpora drawn from the items with replacement; the seed decides the draw."""
     return formula(_sums_of_resamples(items, resamples, seed))
 
 
@@ -139,15 +139,15 @@ def _sums_of_resamples(items: Floats, resamples: int, seed: int) -> Floats:
     return np.concatenate([times.astype(np.float64) @ items for times in drawn])  # (resamples, statistics)
 
 
-def percentile_interval(figures: Floats) -> Interval:
+def percentile_interval(scores: Floats) -> Interval:
     """Return the middle 95 % of resampled scores."""
     tail = (1 - _CONFIDENCE) / 2
-    low, high = np.quantile(figures, [tail, 1 - tail])
+    low, high = np.quantile(scores, [tail, 1 - tail])
     return Interval(float(low), float(high))
 
 
 def permutation_of_means(first: Floats, second: Floats, trials: int = TRIALS, seed: int = SEED) -> float:
-    """The p-value of equal means of paired numbers: how often random signs of their differences give as large a mean.
+    """Return the p-value of equal means of paired numbers: how often random signs of differences give as large a mean.
 
     All signs are tried if there are fewer than the trials.
     """
@@ -166,7 +166,7 @@ def permutation_of_means(first: Floats, second: Floats, trials: int = TRIALS, se
 
 
 def mean_formula(sums: Floats) -> Floats:
-    """The mean as a figure of a corpus: an item contributes its number, and one."""
+    """The mean as a score of a corpus: an item contributes its number, and one."""
     means: Floats = sums[:, 0] / sums[:, 1]
     return means
 
@@ -199,7 +199,7 @@ def stars(p: float) -> str:
 
 # ------------------------------------------------------------------------------------------------ draws
 
-Draws = Callable[[int, int, int], Iterator[NDArray[Any]]]
+Draws = Callable[[int, int, int], Iterator[NDArray[np.generic]]]
 """(items, samples, seed) → chunks of (rows, items), `samples` rows in all."""
 
 
@@ -218,14 +218,14 @@ def _random_resamples(items: int, samples: int, seed: int) -> Iterator[NDArray[n
         yield np.bincount(drawn.ravel(), minlength=rows * items).reshape(rows, items).astype(np.uint16)
 
 
-def _draws(draws: Draws, items: int, samples: int, seed: int) -> Iterable[NDArray[Any]]:
+def _draws(draws: Draws, items: int, samples: int, seed: int) -> Iterable[NDArray[np.generic]]:
     """Draw; small draws are cached, because every score of the same test set needs the same ones."""
     small = items * samples <= _CACHED_DRAWS
     return _cached_draws(draws, items, samples, seed) if small else draws(items, samples, seed)
 
 
 @lru_cache(maxsize=2)
-def _cached_draws(draws: Draws, items: int, samples: int, seed: int) -> Sequence[NDArray[Any]]:
+def _cached_draws(draws: Draws, items: int, samples: int, seed: int) -> Sequence[NDArray[np.generic]]:
     return tuple(draws(items, samples, seed))
 
 

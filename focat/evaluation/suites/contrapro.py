@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from focat.corpus.text_files import DECOMPRESSORS, read_lines
 from focat.errors import FocatError
@@ -22,16 +21,16 @@ _LABELS = ("src pronoun", "ref pronoun", "intrasegmental", "document id", "segme
 
 @dataclass(frozen=True)
 class ContextFiles:
-    """Context as text: as many lines for each candidate, oldest first, the reference's before its distractors'."""
+    """Context as text: equally many lines for each candidate, oldest first; the reference, then its distractors."""
 
     source: Path
     target: Path
 
     def read(self, entries: Sequence[Fields]) -> Contexts:
-        """The context of each entry.
+        """Read the context of each entry.
 
-        The French set's files are in another order than its JSON. Its sentences are in files beside them, by which
-        the right lines are found.
+        The files of the French set are in another order than its JSON; its sentences, in files beside them, identify
+        the lines.
         """
         beside = [_beside(path) for path in (self.source, self.target)]
         order = list(range(len(entries)))
@@ -52,7 +51,7 @@ class ContextFolder:
     most: int = 15  # sentences that are kept
 
     def read(self, entries: Sequence[Fields]) -> Contexts:
-        """The context of each entry, by its `document id` and `segment id`."""
+        """Read the context of each entry, by its `document id` and `segment id`."""
         if not self.folder.is_dir():
             raise FocatError(f"{self.folder}: no such folder; give the one that holds the documents")
         files = {_plain_name(path): path for path in sorted(self.folder.rglob("*")) if path.is_file()}
@@ -87,12 +86,12 @@ class ContextFolder:
 
 
 def contrapro_instances(
-    entries: Sequence[Any],
+    entries: Sequence[object],
     context: ContextFiles | ContextFolder | tuple[Sequence[str], Sequence[str]] | None = None,
     phenomenon: str = "pronoun",
     where: str = "suite",
 ) -> list[Instance]:
-    """From the published JSON and its context, which may also be given as the lines of the two files."""
+    """Read the published JSON with its context, which may also be given as the lines of the two files."""
     fields = [Fields(f"{where}, entry {i + 1}", entry) for i, entry in enumerate(entries)]
     contexts: Contexts
     if context is None:
@@ -108,7 +107,7 @@ def contrapro_instances(
 
 
 def context_lines(lines: Sequence[str], entries: Sequence[Fields], where: str) -> list[list[str]]:
-    """The context of each entry from lines that stand there once for each of its candidates."""
+    """Return the context of each entry from lines that are repeated for each of its candidates."""
     sizes = [1 + len(entry.inner("errors")) for entry in entries]
     candidates = sum(sizes)
     count, rest = divmod(len(lines), candidates)
@@ -128,13 +127,13 @@ def context_lines(lines: Sequence[str], entries: Sequence[Fields], where: str) -
 
 
 def _beside(path: Path) -> Path:
-    """X.current.src, beside X.context.src."""
+    """Return the path of the sentences, X.current.src, beside X.context.src."""
     name, dot, rest = path.name.rpartition(".context.")
     return path.with_name(f"{name}.current.{rest}") if dot else path / "none"
 
 
 def _order_of(sentences: Sequence[Sequence[str]], entries: Sequence[Fields], where: str) -> list[int]:
-    """The entries in the order in which their sentences, a line for each candidate, stand in two files."""
+    """Return the order in which the sentences of entries, a line for each candidate, occur in two files."""
     waiting: dict[tuple[str, ...], list[int]] = {}
     for i, entry in enumerate(entries):
         wrong = [error.text("contrastive") for error in entry.inner("errors")]
@@ -183,13 +182,13 @@ def _instance(entry: Fields, source: Sequence[str], target: Sequence[str], pheno
 
 
 def _after_blank(lines: Sequence[str]) -> list[str]:
-    """What follows the last blank line: a blank one says that the document had not begun."""
+    """Return what follows the last blank line; a blank line is before the start of the document."""
     begin = max((i + 1 for i, line in enumerate(lines) if not line), default=0)
     return list(lines[begin:])
 
 
 def _counted_from(entries: Sequence[Fields], documents: dict[str, tuple[list[str], list[str]]]) -> int:
-    """1 if `segment id` counts from 1, as in ContraPro, or 0, as in its French relative: the text decides."""
+    """Return whether `segment id` counts from 1, as in ContraPro, or from 0, as in the French set, by the text."""
 
     def mismatch(first: int) -> Fields | None:
         return next((entry for entry in entries if not _is_at(entry, documents, first)), None)

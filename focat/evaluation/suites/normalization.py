@@ -1,7 +1,7 @@
-"""The form of a suite's sentences: a model trained on raw text should not be asked about tokenised text.
+"""Normalization of a suite's sentences: a model trained on raw text should not score tokenised text.
 
 The detokeniser undoes what Moses-style tokenisation did to the suite of Voita et al.: spaces around punctuation, quotes
-and English contractions. It knows no language; what it cannot tell stays as it is.
+and English contractions. It does not depend on the language, and leaves what is ambiguous as it is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _QUOTES = ('"', "'")
 
 @dataclass(frozen=True)
 class TextNormalization:
-    """What is done to every sentence before a model sees it."""
+    """What is done to every sentence before a model scores it."""
 
     detokenise: bool = False
     lowercase: bool = False
@@ -30,12 +30,12 @@ class TextNormalization:
         return "+".join(done) or "published"
 
     def text(self, text: str) -> str:
-        """One sentence."""
+        """Normalize a sentence."""
         text = detokenise(text) if self.detokenise else text
         return text.lower() if self.lowercase else text
 
     def instance(self, instance: Instance) -> Instance:
-        """All sentences of an instance."""
+        """Normalize all sentences of an instance."""
         if not (self.detokenise or self.lowercase):
             return instance
         change: Callable[[str], str] = self.text
@@ -48,7 +48,7 @@ class TextNormalization:
         )
 
     def suite(self, suite: Suite) -> Suite:
-        """All instances of a suite."""
+        """Normalize all instances of a suite."""
         return replace(suite, instances=[self.instance(instance) for instance in suite.instances])
 
 

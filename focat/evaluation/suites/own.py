@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from focat.evaluation.suites.fields import Fields
+from focat.evaluation.suites.fields import Fields, json_type
 from focat.evaluation.suites.instance import Instance
 
 _KNOWN = {"source", "target", "candidates", "right", "distance", "phenomenon", "id", "ties", "forms", "labels"}
 
 
 def own_instances(
-    entries: Iterable[Any], phenomenon: str = "", where: str = "suite", unit: str = "line"
+    entries: Iterable[object], phenomenon: str = "", where: str = "suite", unit: str = "line"
 ) -> list[Instance]:
-    """From the objects of the lines."""
+    """Read the objects of the lines."""
     return [_instance(Fields(f"{where}, {unit} {i + 1}", entry), phenomenon, i) for i, entry in enumerate(entries)]
 
 
@@ -33,6 +32,9 @@ def _instance(entry: Fields, phenomenon: str, number: int) -> Instance:
     ties = entry.content.get("ties", "wrong")
     if ties not in ("wrong", "first"):
         raise entry.error(f"`ties` is {ties!r}; expected wrong or first")
+    identifier = entry.content.get("id", number)
+    if not isinstance(identifier, (int, str)):
+        raise entry.error(f"`id` is {json_type(identifier)}; expected a number or a string")
     labels = entry.content.get("labels", {})
     if not isinstance(labels, dict):
         raise entry.error("`labels` must be an object")
@@ -44,7 +46,7 @@ def _instance(entry: Fields, phenomenon: str, number: int) -> Instance:
         distance=entry.distance("distance"),
         strict=ties == "wrong",
         phenomenon=entry.text("phenomenon") if "phenomenon" in entry.content else phenomenon,
-        id=entry.content.get("id", number),
+        id=identifier,
         labels=labels,
         forms=forms,
     )

@@ -1,4 +1,4 @@
-"""A suite from its file, plain or compressed; which format it has is told by what is in it."""
+"""Read a suite from its file, plain or compressed; its content decides which format it has."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from focat.corpus.text_files import DECOMPRESSORS, open_bytes
 from focat.errors import FocatError
@@ -87,7 +86,7 @@ def suite_name(path: Path) -> str:
     return name
 
 
-def _kind(entry: Any, where: str) -> SuiteFormat:
+def _kind(entry: object, where: str) -> SuiteFormat:
     fields = entry.keys() if isinstance(entry, dict) else ()
     if "dst" in fields:
         return "voita"
@@ -101,7 +100,7 @@ def _kind(entry: Any, where: str) -> SuiteFormat:
     )
 
 
-def _json(text: str, where: str) -> list[Any]:
+def _json(text: str, where: str) -> list[object]:
     try:
         entries = json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
@@ -109,7 +108,7 @@ def _json(text: str, where: str) -> list[Any]:
     return list(entries)
 
 
-def _json_lines(text: str, path: Path) -> list[Any]:
+def _json_lines(text: str, path: Path) -> list[object]:
     entries = []
     for number, line in enumerate(text.removeprefix("\ufeff").rstrip().split("\n"), 1):
         try:

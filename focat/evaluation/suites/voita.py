@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from focat.corpus.document import SENTENCE_BREAK
 from focat.evaluation.suites.fields import Fields
 from focat.evaluation.suites.instance import Instance
 
 
-def voita_instances(entries: Sequence[Any], phenomenon: str = "", where: str = "suite") -> list[Instance]:
-    """From the published JSON: candidates are whole fragments that differ in their last sentence only."""
+def voita_instances(entries: Sequence[object], phenomenon: str = "", where: str = "suite") -> list[Instance]:
+    """Read the published JSON: candidates are whole fragments that differ in their last sentence only."""
     return [_instance(Fields(f"{where}, entry {i + 1}", entry), phenomenon, i) for i, entry in enumerate(entries)]
 
 
 def phenomenon_of(name: str) -> str:
-    """deixis, from deixis_test: what a published file is named after."""
+    """Return the phenomenon that a published file is named after: deixis, from deixis_test."""
     return re.sub(r"[_.-](test|dev|valid)$", "", name)
 
 

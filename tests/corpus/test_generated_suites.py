@@ -142,7 +142,7 @@ def test_with_context_exactly_the_true_candidate_fits(phenomenon: str, fits: Cal
         assert not fits(source, target, current)
 
 
-def test_deixis_is_told_by_names_and_by_earlier_forms() -> None:
+def test_deixis_is_decided_by_names_and_by_earlier_forms() -> None:
     """In half of the pairs the source tells, so that a translation without target context can be right too."""
     suite = voita_suite("deixis", 300, seed=3)
     pairs = list(zip(suite[::2], suite[1::2], strict=True))

@@ -210,7 +210,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_other_settings_are_refused_and_made_when_asked(tmp_path: Path, change: str) -> None:
+def test_other_settings_are_refused_unless_overwritten(tmp_path: Path, change: str) -> None:
     """And what is then there is what a fresh store would hold: nothing of the old one is left."""
     data = settings(tmp_path / "data")
     prepare(data, NULL_PROGRESS)

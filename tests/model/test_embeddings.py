@@ -66,7 +66,7 @@ def test_tables() -> None:
     assert learned.table[1:].any(1).all()
 
 
-def test_one_hot_needs_room() -> None:
+def test_one_hot_needs_a_wide_enough_model() -> None:
     with pytest.raises(FocatError, match=r"model\.d_model of 10"):
         SegmentEmbedding("one-hot", WindowSettings(before=8), 8)
 

@@ -175,7 +175,7 @@ def test_the_start_symbol_has_the_segment_embedding_of_the_current_sentence(kind
         assert not torch.isclose(first_position(), before).all(1).any()
 
 
-def test_windows_that_go_on() -> None:
+def test_windows_that_are_kept_continue() -> None:
     """Windows leave and others take their place, in a cache with more room than is used."""
     source, target = pair()
     model = tiny(3)

@@ -78,7 +78,7 @@ def test_long_short_and_group() -> None:
     assert [mask is visible for mask in masks.group_masks(own, visible, 4, (1, 3))] == [False, True, False, True]
 
 
-def test_the_top_two_layers_are_global_unless_told() -> None:
+def test_the_top_two_layers_are_global_by_default() -> None:
     segments = torch.tensor([[0, 1]])
     visible = masks.padding_mask(segments >= 0)
     for layers, given_layers, wanted in ((4, None, [2, 3]), (1, None, [0]), (3, (0,), [0])):
@@ -90,7 +90,9 @@ def test_the_top_two_layers_are_global_unless_told() -> None:
 @pytest.mark.parametrize("pattern", ["full", "long-short", "group"])
 @settings(max_examples=15, deadline=None)
 @given(LENGTHS, LENGTHS)
-def test_weights_fall_where_they_may(pattern: str, source_lengths: list[int], target_lengths: list[int]) -> None:
+def test_attention_weights_are_zero_where_masked(
+    pattern: str, source_lengths: list[int], target_lengths: list[int]
+) -> None:
     """The whole model, s3to3 or s3to1: a weight is zero exactly where a walk through the window says so."""
     source, target = side(window(*source_lengths), pads=2), side(window(*target_lengths), pads=1)
     chosen = {"local_heads": 1} if pattern == "long-short" else {"global_layers": (1,)} if pattern == "group" else {}

@@ -71,7 +71,7 @@ def test_the_mean_of_a_window_is_that_of_a_count(lengths: list[int], pads: int) 
 
 
 @given(LENGTHS, LENGTHS)
-def test_a_learned_table_has_room_for_every_window(source: list[int], target: list[int]) -> None:
+def test_learned_positions_cover_every_window(source: list[int], target: list[int]) -> None:
     longest = max(len(window(*source)), len(window(*target)), 8)
     settings = WindowSettings(before=len(source) - 1, max_tokens=longest)
     tokens = window(*target[: len(source)])
@@ -91,7 +91,7 @@ def test_sinusoids_are_the_published_table(width: int) -> None:
         assert row == pytest.approx(wanted, abs=1e-7 * (position + 5))  # an angle in float32 has seven digits
 
 
-def test_rotation_turns_pairs_by_position() -> None:
+def test_rope_rotates_pairs_by_position() -> None:
     x = torch.randn(1, 1, 3, 8)
     found = apply_rope(x, rope_angles(torch.tensor([[0, 5, 9]]), 8))
     for t, position in enumerate([0, 5, 9]):

@@ -234,7 +234,7 @@ def test_gradients_reach_every_parameter(variant: dict[str, Any], dropout: float
 
 
 @pytest.mark.parametrize(("embeddings", "matrices"), [("separate", 3), ("tied", 2), ("shared", 1)])
-def test_embeddings_are_shared_as_asked(embeddings: str, matrices: int) -> None:
+def test_embeddings_are_shared_as_set(embeddings: str, matrices: int) -> None:
     model = tiny(embeddings=embeddings)
     tables = [parameter for parameter in model.parameters() if parameter.shape == (VOCABULARY, 16)]
     assert len(tables) == matrices
@@ -267,7 +267,7 @@ def test_embeddings_start_as_published() -> None:
     assert not model.target_embedding.weight[PAD].any()
 
 
-def test_hidden_words_are_of_the_current_sentence_alone() -> None:
+def test_word_dropout_is_in_the_current_sentence_alone() -> None:
     """Training sees a source in which START stands for some words; afterwards nothing is hidden."""
     model = tiny(word_dropout=0.5)
     source, target = side(window(9, 8, 7, seed=1), window(4, seed=2), current=[1, 0]), side(window(2, 3, 1), window(5))

@@ -90,7 +90,7 @@ def test_as_a_user_averages(workspace: Workspace) -> None:
             np.testing.assert_allclose(parameter.detach().numpy(), expected, rtol=1e-6, atol=1e-8)
 
 
-def test_what_cannot_be_averaged_is_said(workspace: Workspace) -> None:
+def test_averaging_without_checkpoints_is_refused(workspace: Workspace) -> None:
     trainer = workspace.trainer()
     with pytest.raises(FocatError, match="has no validated checkpoint yet"):
         average_checkpoints(trainer.run)

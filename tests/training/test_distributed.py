@@ -91,7 +91,7 @@ def test_two_processes_are_one_with_two_batches(workspace: Workspace) -> None:
     assert "parameters on 2 × cpu" in output
 
 
-def test_going_on_with_fewer_processes(workspace: Workspace) -> None:
+def test_resuming_with_fewer_processes(workspace: Workspace) -> None:
     """Two processes begin, with a batch each; the one that goes on alone makes the same updates of two batches."""
     overrides = ["training.validate_every=100", "training.log_samples=0", "training.budget={updates: 3}"]
     alone, moved = workspace.folder / "alone", workspace.folder / "moved"

@@ -33,7 +33,7 @@ def test_orthogonal_keeps_directions_and_levels_their_sizes(shape: tuple[int, ..
     assert bool((levelled < 1.3).all())
 
 
-def test_nothing_becomes_nothing() -> None:
+def test_zero_stays_zero() -> None:
     assert torch.equal(orthogonalize(torch.zeros(2, 3, 4)), torch.zeros(2, 3, 4))
 
 

@@ -188,7 +188,7 @@ def test_init_from_a_run_and_from_a_checkpoint(workspace: Workspace) -> None:
         shutil.rmtree(other)
 
 
-def test_init_from_holds_when_training_goes_on_in_the_same_words(
+def test_a_relative_init_from_is_the_same_setting_when_resumed(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A relative path is written down as an absolute one, and still is the same setting."""

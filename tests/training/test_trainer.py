@@ -93,7 +93,7 @@ def test_figures_can_be_written_to_a_file(workspace: Workspace) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signal_stops_after_saving_and_the_same_command_goes_on(workspace: Workspace, number: int, code: int) -> None:
+def test_a_signal_stops_after_saving_and_the_same_command_resumes(workspace: Workspace, number: int, code: int) -> None:
     settings = ("training.budget.updates=60", "training.validate_every=30", "training.log_every=7")
     command = workspace.start(*settings)
     while command.running() and "update      7" not in command.output:
@@ -138,7 +138,7 @@ def test_without_a_dev_corpus(workspace: Workspace) -> None:
     assert "has no validated checkpoint" in workspace.focat("average", str(workspace.run), expect=2)
 
 
-def test_learning_rates_without_measure_end_with_advice(workspace: Workspace) -> None:
+def test_diverging_training_ends_with_advice(workspace: Workspace) -> None:
     """1e30 makes every weight so large that no later gradient is finite."""
     output = workspace.train(
         "training.learning_rate=1e30", "training.budget.updates=1000", "training.log_every=1", expect=2

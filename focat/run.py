@@ -151,7 +151,13 @@ class Run:
         return [f for f in self.path.iterdir() if f.suffix != PARTIAL_SUFFIX] if self.path.exists() else []
 
     def _model_info(self) -> dict[str, Any]:
-        info: dict[str, Any] = json.loads((self.path / "model.json").read_text(encoding="utf-8"))
+        path = self.path / "model.json"
+        try:
+            info = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise FocatError(f"{path}: cannot be read ({error}); restore it from a copy of the run") from None
+        if not isinstance(info, dict):
+            raise FocatError(f"{path}: does not describe a model; restore it from a copy of the run")
         return info
 
     def _check_format(self) -> None:

@@ -6,6 +6,8 @@ import errno
 import hashlib
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -256,3 +258,9 @@ def _raising(error: BaseException) -> Callable[..., None]:
         raise error
 
     return fail
+
+
+def test_a_system_without_posix_locks_is_refused_at_import() -> None:
+    line = "import sys; sys.modules['fcntl'] = None; import focat.files"
+    done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=False)
+    assert done.stderr.endswith("focat needs a POSIX system such as Linux or macOS; on Windows, use WSL\n")

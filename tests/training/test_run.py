@@ -129,6 +129,14 @@ def test_a_run_of_another_format_is_refused(workspace: Workspace) -> None:
         workspace.trainer()
 
 
+@pytest.mark.parametrize("content", ["{", "[]"])
+def test_a_damaged_description_of_the_model_is_one_line(tmp_path: Path, content: str) -> None:
+    (tmp_path / "config.yaml").touch()
+    (tmp_path / "model.json").write_text(content)
+    with pytest.raises(FocatError, match="restore it from a copy of the run"):
+        Run.open(tmp_path)
+
+
 def test_a_folder_that_holds_something_else_is_refused(workspace: Workspace) -> None:
     workspace.run.mkdir()
     (workspace.run / "config.yaml").write_text("precious: work\n")

@@ -16,7 +16,7 @@ from focat._version import __version__
 from focat.analysis.attention_map import AttentionMap, attention_map
 from focat.choices import Precision
 from focat.errors import FocatError
-from focat.evaluation.document_scores import SentencePair, SentenceScore, score_documents
+from focat.evaluation.document_scores import AlignedSentence, SentenceScore, score_documents
 from focat.files import digest_of
 from focat.progress import NULL_PROGRESS, Progress
 from focat.run import TrainedSystem, load_system
@@ -162,14 +162,14 @@ class Model:
         if len(document) != len(hypotheses):
             raise FocatError(f"score: {len(document)} sentences have {len(hypotheses)} translations; give one for each")
         pairs = [
-            SentencePair(source, target, i + 1)
+            AlignedSentence(source, target, i + 1)
             for i, (source, target) in enumerate(zip(document, hypotheses, strict=True))
         ]
         return self.score_pairs([pairs], window)[0]
 
     def score_pairs(
         self,
-        documents: Sequence[Sequence[SentencePair]],
+        documents: Sequence[Sequence[AlignedSentence]],
         window: int | None = None,
         precision: Precision = "float32",
         progress: Progress = NULL_PROGRESS,

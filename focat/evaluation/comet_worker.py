@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 
-def run_worker() -> None:
+def comet_main() -> None:
     """Print what is installed, or score a request; an error is the last line of standard error."""
     if sys.argv[1:] == ["--check"]:
         import comet  # noqa: F401  (installed is not yet usable)
@@ -83,4 +83,4 @@ def in_context(model: Any, sample: dict[str, Any], context: int, sides: list[str
 
 
 if __name__ == "__main__":
-    run_worker()
+    comet_main()

@@ -53,7 +53,7 @@ class SentenceScore:
 
 
 @dataclass(frozen=True)
-class SentencePair:
+class AlignedSentence:
     """A sentence and its translation, with the number of their line."""
 
     source: str
@@ -61,10 +61,10 @@ class SentencePair:
     line: int
 
 
-def read_pairs(source: Path, target: Path) -> list[list[SentencePair]]:
+def read_pairs(source: Path, target: Path) -> list[list[AlignedSentence]]:
     """Read the documents of two parallel files; a blank line on both sides ends a document."""
     files = Lines(source), Lines(target)
-    documents: list[list[SentencePair]] = [[]]
+    documents: list[list[AlignedSentence]] = [[]]
     for one, other in parallel_lines(*files):
         if is_blank(one) != is_blank(other):
             blank, text = files if is_blank(one) else files[::-1]
@@ -75,7 +75,7 @@ def read_pairs(source: Path, target: Path) -> list[list[SentencePair]]:
         if is_blank(one):
             documents.append([])
         else:
-            documents[-1].append(SentencePair(one, other, files[0].number))
+            documents[-1].append(AlignedSentence(one, other, files[0].number))
     documents = [document for document in documents if document]
     if not documents:
         raise FocatError(f"{source}: holds no sentence")
@@ -85,7 +85,7 @@ def read_pairs(source: Path, target: Path) -> list[list[SentencePair]]:
 def score_documents(
     models: Sequence[Transformer],
     tokenizer: Tokenizer,
-    documents: Sequence[Sequence[SentencePair]],
+    documents: Sequence[Sequence[AlignedSentence]],
     windows: WindowSettings,
     precision: Precision = "float32",
     progress: Progress = NULL_PROGRESS,
@@ -166,7 +166,7 @@ class _Window:
     target_characters: int
 
 
-def _windows(document: Sequence[SentencePair], settings: WindowSettings, tokenizer: Tokenizer) -> Iterator[_Window]:
+def _windows(document: Sequence[AlignedSentence], settings: WindowSettings, tokenizer: Tokenizer) -> Iterator[_Window]:
     """One window for each sentence of a document."""
     source = [tokenizer.source.encode(pair.source) for pair in document]
     target = [tokenizer.target.encode(pair.target) for pair in document]

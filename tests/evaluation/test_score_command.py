@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import focat as focat_package
-from focat.evaluation.document_scores import SentencePair, score_documents
+from focat.evaluation.document_scores import AlignedSentence, score_documents
 from focat.evaluation.scoring import score_texts
 from focat.windows.corpus_windows import cut_windows, gather_batch
 from focat.windows.texts import WindowText, batch_texts
@@ -71,7 +71,7 @@ def test_from_python(contrast_run):
 def test_several_models_decide_together(contrast_store, contrast_run, tmp_path):
     other = make_run(contrast_store, tmp_path / "other", {"before": 3}, seed=2)
     models = [contrast_run.load_model(), other.load_model()]
-    document = [SentencePair(SOURCE[0], TARGET[0], 1)]
+    document = [AlignedSentence(SOURCE[0], TARGET[0], 1)]
     (score,) = score_documents(models, contrast_run.tokenizer, [document], contrast_run.settings.windows)[0]
     batch = batch_texts(contrast_run.tokenizer, [WindowText(SOURCE[:1], TARGET[:1])])
     with torch.no_grad():
@@ -84,7 +84,7 @@ def test_sentences_behind_the_current_one(contrast_store, tmp_path):
     """A sentence that others follow is scored as in training: on the target it ends with `<S>`, not with `<E>`."""
     run = make_run(contrast_store, tmp_path / "ahead", {"before": 1, "after": 1}, segment_embeddings="learned")
     model, tokenizer, windows = run.load_model(), run.tokenizer, run.settings.windows
-    pairs = [SentencePair(source, target, i) for i, (source, target) in enumerate(zip(SOURCE, TARGET, strict=True))]
+    pairs = [AlignedSentence(source, target, i) for i, (source, target) in enumerate(zip(SOURCE, TARGET, strict=True))]
     scores = score_documents([model], tokenizer, [pairs], windows)[0]
     encoded = [[(tokenizer.source.encode(pair.source), tokenizer.target.encode(pair.target)) for pair in pairs]]
     split = build_split(encoded, "<i8")
@@ -101,7 +101,7 @@ def test_sentences_behind_the_current_one(contrast_store, tmp_path):
 
 def test_windows_that_are_too_long_lose_context(contrast_run):
     model, tokenizer = contrast_run.load_model(), contrast_run.tokenizer
-    pairs = [SentencePair(source, target, i) for i, (source, target) in enumerate(zip(SOURCE, TARGET, strict=True))]
+    pairs = [AlignedSentence(source, target, i) for i, (source, target) in enumerate(zip(SOURCE, TARGET, strict=True))]
     windows = contrast_run.settings.windows.model_copy(update={"max_tokens": 30})
     scores = score_documents([model], tokenizer, [pairs], windows)[0]
     assert [score.shortened for score in scores] == [False, False, True, True, True]

@@ -11,7 +11,7 @@ from itertools import product
 from focat.corpus.generated.agreement import DU, SIE, Gender, GermanNoun, Word
 from focat.corpus.generated.documents import Author
 from focat.corpus.generated.lexicon import ROLES
-from focat.corpus.generated.patterns import ELLIPSES, Pattern, SentencePair
+from focat.corpus.generated.patterns import ELLIPSES, GeneratedPair, Pattern
 from focat.corpus.generated.seeded_random import SeededRandom
 
 _ALTERNATIVES: dict[str, tuple[Word, ...]] = {  # what may fill a role, as far as its own sentence tells
@@ -21,7 +21,7 @@ _ALTERNATIVES: dict[str, tuple[Word, ...]] = {  # what may fill a role, as far a
 }
 
 
-def possible_translations(seed: int, index: int) -> list[tuple[SentencePair, list[str]]]:
+def possible_translations(seed: int, index: int) -> list[tuple[GeneratedPair, list[str]]]:
     """The sentences of a document, each with all translations that it could have in other contexts."""
     author = _AmbiguityAuthor(SeededRandom("document", seed, index))
     return list(zip(author.write(), author.possible, strict=True))

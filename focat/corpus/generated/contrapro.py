@@ -12,7 +12,7 @@ from typing import Any
 
 from focat.corpus.generated.agreement import Gender, GermanNoun, Word
 from focat.corpus.generated.lexicon import TERMS, THINGS
-from focat.corpus.generated.patterns import MENTIONS, MENTIONS_WITH_PRONOUN, PRONOUNS, SentencePair
+from focat.corpus.generated.patterns import MENTIONS, MENTIONS_WITH_PRONOUN, PRONOUNS, GeneratedPair
 from focat.corpus.generated.scene import CONTEXT, Scene
 from focat.corpus.generated.seeded_random import SeededRandom
 
@@ -39,7 +39,7 @@ def contrapro_suite(
             draw = SeededRandom("contrapro", seed, three)
             context, entry = _instance(draw, gender, distance=three % (CONTEXT + 1))
             entries.append({"document id": f"generated-{seed}-{len(entries)}.de", **entry})
-            shown = [SentencePair("", "")] * (context_lines - len(context)) + context
+            shown = [GeneratedPair("", "")] * (context_lines - len(context)) + context
             shown = shown[len(shown) - context_lines :]
             for _ in range(1 + len(entry["errors"])):
                 source_lines += [pair.source for pair in shown]
@@ -47,7 +47,7 @@ def contrapro_suite(
     return entries, source_lines, target_lines
 
 
-def _instance(draw: SeededRandom, gender: Gender, distance: int) -> tuple[list[SentencePair], ContraProEntry]:
+def _instance(draw: SeededRandom, gender: Gender, distance: int) -> tuple[list[GeneratedPair], ContraProEntry]:
     """The sentences before that of the pronoun, and the entry about it."""
     scene = Scene(draw)
     antecedent = draw.one_of(draw.one_of(draw.one_of((THINGS, TERMS))[gender]).words())
@@ -88,7 +88,7 @@ def _instance(draw: SeededRandom, gender: Gender, distance: int) -> tuple[list[S
     }
 
 
-def _source_antecedent(mention: SentencePair, noun: str) -> ContraProEntry:
+def _source_antecedent(mention: GeneratedPair, noun: str) -> ContraProEntry:
     phrase, position = _noun_phrase(mention.source, noun)
     return {
         "src ante head": noun,
@@ -101,7 +101,7 @@ def _source_antecedent(mention: SentencePair, noun: str) -> ContraProEntry:
     }
 
 
-def _target_antecedent(mention: SentencePair, noun: str) -> ContraProEntry:
+def _target_antecedent(mention: GeneratedPair, noun: str) -> ContraProEntry:
     phrase, position = _noun_phrase(mention.target, noun)
     return {
         "ref ante head": noun,

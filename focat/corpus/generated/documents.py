@@ -24,8 +24,8 @@ from focat.corpus.generated.patterns import (
     YOU,
     YOU_AND_MENTION,
     YOU_AND_PRONOUN,
+    GeneratedPair,
     Pattern,
-    SentencePair,
 )
 from focat.corpus.generated.scene import CONTEXT, Scene
 from focat.corpus.generated.seeded_random import SeededRandom
@@ -54,7 +54,7 @@ class Author:
         self.draw = draw
         self.scene = Scene(draw)
         self.length = draw.between(SHORTEST, LONGEST)
-        self.pairs: list[SentencePair] = []
+        self.pairs: list[GeneratedPair] = []
         self.agenda: dict[int, Move] = {}
         """Sentence index → the move that an earlier sentence has promised for it."""
         self.spoken: list[Pattern] = []
@@ -64,7 +64,7 @@ class Author:
         self.denied: int | None = None
         self.denial: dict[str, Word] = {}
 
-    def write(self) -> list[SentencePair]:
+    def write(self) -> list[GeneratedPair]:
         """Write all sentences of the document."""
         if self.draw.chance(0.7):
             self.greet()

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from focat.corpus.generated.agreement import Word
 
 
-class SentencePair(NamedTuple):
+class GeneratedPair(NamedTuple):
     """A sentence and its translation."""
 
     source: str
@@ -29,11 +29,11 @@ class Pattern:
         self.roles = tuple(dict.fromkeys(re.findall(r"\{(\w+)", source + target)))
         """Names of the roles, each once."""
 
-    def say(self, roles: Mapping[str, Word]) -> SentencePair:
+    def say(self, roles: Mapping[str, Word]) -> GeneratedPair:
         """The sentence with its roles filled."""
         source = self.source.format_map({role: word.english for role, word in roles.items()})
         target = self.target.format_map({role: word.german for role, word in roles.items()})
-        return SentencePair(source[0].upper() + source[1:], target[0].upper() + target[1:])
+        return GeneratedPair(source[0].upper() + source[1:], target[0].upper() + target[1:])
 
     def form(self, role: str) -> str:
         """The German word that agrees with the role, as the pattern writes it: `der`, `ihn`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from focat.corpus.generated.agreement import DU, SIE, Address, Person, Word, subject
 from focat.corpus.generated.lexicon import FIRST_NAMES, ROLES, SPEAKERS, STRANGERS
-from focat.corpus.generated.patterns import FILLERS, Pattern, SentencePair
+from focat.corpus.generated.patterns import FILLERS, GeneratedPair, Pattern
 from focat.corpus.generated.seeded_random import SeededRandom
 
 CONTEXT = 3
@@ -54,10 +54,10 @@ class Scene:
                 self.used.append(roles[role])
         return roles
 
-    def say(self, pattern: Pattern) -> SentencePair:
+    def say(self, pattern: Pattern) -> GeneratedPair:
         """Fill the roles of a pattern, and return the sentence."""
         return pattern.say(self.fill(pattern))
 
-    def fillers(self, count: int) -> list[SentencePair]:
+    def fillers(self, count: int) -> list[GeneratedPair]:
         """Sentences that neither need context nor decide anything for others."""
         return [self.say(self.draw.one_of(FILLERS)) for _ in range(count)]

@@ -13,7 +13,7 @@ from typing import TypedDict
 from focat.corpus.document import SENTENCE_BREAK
 from focat.corpus.generated.agreement import DU, SIE, Gender, Word
 from focat.corpus.generated.lexicon import ROLES, TERMS
-from focat.corpus.generated.patterns import CALLS, DENIALS, ELLIPSES, MENTIONS, YOU, SentencePair
+from focat.corpus.generated.patterns import CALLS, DENIALS, ELLIPSES, MENTIONS, YOU, GeneratedPair
 from focat.corpus.generated.scene import CONTEXT, Scene
 from focat.corpus.generated.seeded_random import SeededRandom
 
@@ -97,7 +97,9 @@ _TWINS = {"deixis": _deixis, "lex_cohesion": _lex_cohesion, "ellipsis_vp": _elli
 GENERATED_PHENOMENA = tuple(_TWINS)
 
 
-def _instance(context: list[SentencePair], candidates: list[SentencePair], truth: int, distance: int) -> VoitaInstance:
+def _instance(
+    context: list[GeneratedPair], candidates: list[GeneratedPair], truth: int, distance: int
+) -> VoitaInstance:
     source = [pair.source for pair in context]
     target = [pair.target for pair in context]
     return {

@@ -167,7 +167,7 @@ def _notes(scores: PlanScores) -> list[str]:
     if scores.findings:
         correction = "" if plan.correction == "none" else f", corrected ({plan.correction})"
         notes.append(
-            f"\\* better than {_baselines(plan)}: p < 0.05{correction}, with every seed "
+            f"* better than {_baselines(plan)}: p < 0.05{correction}, with every seed "
             "(McNemar's test; approximate randomisation for BLEU and chrF)."
         )
     if any(len(plan.seeds_of(name)) > 1 for name in scores.names()):

@@ -90,7 +90,7 @@ def markdown(table: Table) -> str:
     under = ["---"] * table.labels + ["---:"] * (len(table.columns) - table.labels)
     lines = [_line(table.columns), _line(under)]
     lines += [_line([_marked_up(cell, one.italic) for cell in one.cells]) for one in table.rows]
-    notes = ["", *(f"{note}  " for note in table.notes)] if table.notes else []
+    notes = ["", *(f"{_escape_star(note)}  " for note in table.notes)] if table.notes else []
     return "\n".join([*lines, *notes]).rstrip() + "\n"
 
 
@@ -117,6 +117,10 @@ def _marked_up(cell: Cell, italic: bool) -> str:
     stars = cell.stars.replace("*", "\\*")
     interval = f" [{cell.interval}]" if cell.interval else ""
     return f"{text}{stars}{interval}"
+
+
+def _escape_star(note: str) -> str:
+    return f"\\{note}" if note.startswith("*") else note
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -18,7 +18,7 @@ TABLE = Table(
         row("a | b", Cell("72.02", spread=" ± 0.50", stars="*", best=True), ""),
         row("paper", "73.42", "", italic=True),
     ],
-    ["a note"],
+    ["a note", "* p < 0.05"],
 )
 
 
@@ -36,6 +36,7 @@ def test_columns_between_tabs_in_a_pipe() -> None:
         "a | b\t72.02 ± 0.50*\t",
         "paper\t73.42\t",
         "a note",
+        "* p < 0.05",
     ]
 
 
@@ -51,7 +52,7 @@ def test_a_terminal_draws_lines_and_aligns_figures() -> None:
     assert [cell.strip() for cell in base.strip("│").split("│")] == ["base", "46.64", "31.98 [31.0 to 33.0]"]
     (other,) = [line for line in lines if "a | b" in line]
     assert other.index("72.02") < base.index("46.64") + len("46.64")
-    assert lines[-1] == "a note"
+    assert lines[-2:] == ["a note", "* p < 0.05"]
 
 
 def test_markdown() -> None:
@@ -62,7 +63,8 @@ def test_markdown() -> None:
         "| a \\| b | **72.02** ± 0.50\\* |  |",
         "| *paper* | *73.42* |  |",
         "",
-        "a note",
+        "a note  ",
+        "\\* p < 0.05",
     ]
 
 

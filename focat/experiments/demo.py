@@ -276,7 +276,7 @@ def _answer_table(comparison: Comparison, chance: Mapping[str, float], titles: M
             rows.append(row(q.about, q.distance, f"{100 * chance[q.suite]:.0f}", *cells))
     first = titles[comparison.systems[0].name]
     note = f"differs from {first}: * p < 0.05, ** p < 0.01 (McNemar's test, corrected by Holm)"
-    columns = ("question", "sentences back", "chance", *(titles[s.name] for s in comparison.systems))
+    columns = ("phenomenon", "sentences back", "chance", *(titles[s.name] for s in comparison.systems))
     return Table("Right answers, %", columns, rows, (note,), labels=2)
 
 

@@ -19,7 +19,7 @@ from focat.corpus.tokenizer import Tokenizer, Vocabulary, train_tokenizer
 from focat.corpus.vocabulary import SPECIALS
 from focat.errors import FocatError
 
-ENGLISH = ["The cat sat on the mat.", "It was here.", "A dog ran to the house!", "2 < 3, she said."] * 5
+ENGLISH = ["The cat sat on the mat.", "It was here.", "A dog ran to the river!", "2 < 3, she said."] * 5
 GERMAN = ["Die Katze saß auf der Matte.", "Sie war hier.", "Ein Hund lief zum Haus!", "2 < 3, sagte sie."] * 5
 
 TRAINED = [(kind, joint) for kind in ("bpe", "unigram") for joint in (True, False)]

@@ -68,7 +68,9 @@ def print_table(table: Table, console: Console) -> None:
         lines = ["\t".join(map(_one_line, table.columns)), *map(_tabbed, table.rows)]
         print_lines([table.title, *lines, *table.notes], console)
         return
-    drawn = TerminalTable(title=Text(table.title), title_justify="left")
+    if table.title:
+        console.print(Text(table.title, "bold"), soft_wrap=True)
+    drawn = TerminalTable()
     for i, column in enumerate(table.columns):
         drawn.add_column(Text(column), justify="left" if i < table.labels else "right")
     for one in table.rows:

@@ -14,7 +14,7 @@ from focat.errors import FocatError
 from focat.evaluation.instance_scores import check_unique, grouping, instance_scores
 from focat.evaluation.metrics import metric_score
 from focat.evaluation.quality import MetricConfig, evaluate, read_texts
-from focat.evaluation.results import EVALUATION_KIND, EvaluationResults, InstanceResult, validated_result
+from focat.evaluation.results import EVALUATION_KIND, EvaluationResults, InstanceResult, first_problem, validated_result
 from focat.evaluation.scores import Score, SystemScores, mean_score
 from focat.files import split_name
 from focat.progress import Progress
@@ -130,9 +130,8 @@ def _read_instances(path: Path) -> list[InstanceResult]:
         try:
             results.append(InstanceResult.model_validate_json(line))
         except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(map(str, first["loc"])) or "line"
-            raise lines.error(f"{field}: {first['msg']}; expected a line of `focat contrast --instances`") from None
+            problem = first_problem(error)
+            raise lines.error(f"{problem}; expected a line of `focat contrast --instances`") from None
     if not results:
         raise FocatError(f"{path}: holds no instances")
     return results

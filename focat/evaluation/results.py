@@ -44,6 +44,20 @@ class JsonResult(BaseModel):
         write_json(path, self.to_json())
 
 
+_CLEARER = {  # than pydantic's own words
+    "extra_forbidden": "unknown field; what is yours alone goes under `labels`",
+    "string_pattern_mismatch": "is empty",
+}
+
+
+def first_problem(error: ValidationError) -> str:
+    """Return the first problem that pydantic found, in a few words: `dst[1]`: Input should be a valid string."""
+    first = error.errors()[0]
+    field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
+    problem = _CLEARER.get(first["type"], first["msg"])
+    return f"`{field}`: {problem}" if field else problem
+
+
 ResultModel = TypeVar("ResultModel", bound=JsonResult)
 
 
@@ -62,11 +76,8 @@ def validated_result(model: type[ResultModel], content: object, where: str, comm
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        raise FocatError(
-            f"{where}: not a complete result of `{command}` ({field or 'content'}: {first['msg']}); write it again"
-        ) from None
+        problem = first_problem(error)
+        raise FocatError(f"{where}: not a complete result of `{command}` ({problem}); write it again") from None
 
 
 class AccuracyResult(JsonResult):

@@ -53,5 +53,5 @@ def test_stars_are_those_of_the_corrected_p_value():
 
 
 def test_an_incomplete_result_is_one_line():
-    with pytest.raises(FocatError, match=r"^x.json: .*complete.*\(system: Field required"):
+    with pytest.raises(FocatError, match=r"^x.json: .*complete.*\(`system`: Field required"):
         validated_result(EvaluationResults, {"kind": "focat evaluation", "focat": "1"}, "x.json", "focat evaluate")

@@ -1,11 +1,10 @@
 """Contrastive suites, read as they were published (docs/measuring-suites.md)."""
 
 from focat.evaluation.suites.contrapro import ContextFiles, ContextFolder, contrapro_instances
+from focat.evaluation.suites.formats import own_instances, voita_instances
 from focat.evaluation.suites.instance import Instance, Suite
 from focat.evaluation.suites.normalization import AS_PUBLISHED, TextNormalization
-from focat.evaluation.suites.own import own_instances
 from focat.evaluation.suites.reading import context_files, read_suite, read_suites
-from focat.evaluation.suites.voita import voita_instances
 
 __all__ = [
     "AS_PUBLISHED",

@@ -9,14 +9,68 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import ConfigDict, Field, JsonValue
 
 from focat.corpus.text_files import DECOMPRESSORS, read_lines
 from focat.errors import FocatError
-from focat.evaluation.suites.fields import Fields
-from focat.evaluation.suites.instance import Instance
+from focat.evaluation.suites.instance import Distance, Instance, SuiteEntry, Text
 
 Contexts = Sequence[tuple[Sequence[str], Sequence[str]]]  # of each entry: on the source and on the target, oldest first
 _LABELS = ("src pronoun", "ref pronoun", "intrasegmental", "document id", "segment id", "corpus")
+
+
+class Distractor(SuiteEntry):
+    """A wrong translation, and the word that replaces the right pronoun in it."""
+
+    contrastive: Text
+    replacement: JsonValue = None
+
+
+class ContraProEntry(SuiteEntry):
+    """One entry of the published JSON; what is not a field here is kept as it is."""
+
+    model_config = ConfigDict(extra="allow")
+
+    source: Text = Field(alias="src segment")
+    reference: Text = Field(alias="ref segment")
+    errors: Annotated[list[Distractor], Field(min_length=1)]
+    distance: Distance = Field(None, alias="ante distance")
+
+    @property
+    def candidates(self) -> list[str]:
+        """The reference, then the distractors."""
+        return [self.reference, *(error.contrastive for error in self.errors)]
+
+    @property
+    def position(self) -> tuple[str, int]:
+        """The document it is from, and the number of its segment there."""
+        document, segment = self.extra("document id"), self.extra("segment id")
+        if not isinstance(document, str) or not isinstance(segment, int):
+            raise self.error("has no `document id` and `segment id`, by which context is found in documents")
+        return document, segment
+
+    def extra(self, name: str) -> JsonValue:
+        """Return another field of the JSON; None if it is not there."""
+        return (self.model_extra or {}).get(name)
+
+    def instance(self, source: Sequence[str], target: Sequence[str], phenomenon: str, number: int) -> Instance:
+        """Return the instance in the common form, in its context."""
+        annotated = [self.extra("ref pronoun"), *(error.replacement for error in self.errors)]
+        forms = [form for form in annotated if isinstance(form, str) and form]
+        return Instance(
+            [*source, self.source],
+            target,
+            self.candidates,
+            0,
+            self.distance,
+            strict=True,
+            phenomenon=phenomenon,
+            id=number,
+            labels={name: value for name in _LABELS if (value := self.extra(name)) is not None},
+            forms=forms if len(forms) == len(self.candidates) else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -26,7 +80,7 @@ class ContextFiles:
     source: Path
     target: Path
 
-    def read(self, entries: Sequence[Fields]) -> Contexts:
+    def read(self, entries: Sequence[ContraProEntry]) -> Contexts:
         """Read the context of each entry.
 
         The files of the French set are in another order than its JSON; its sentences, in files beside them, identify
@@ -50,26 +104,26 @@ class ContextFolder:
     languages: tuple[str, str]  # the endings of the two files of a document
     most: int = 15  # sentences that are kept
 
-    def read(self, entries: Sequence[Fields]) -> Contexts:
+    def read(self, entries: Sequence[ContraProEntry]) -> Contexts:
         """Read the context of each entry, by its `document id` and `segment id`."""
         if not self.folder.is_dir():
             raise FocatError(f"{self.folder}: no such folder; give the one that holds the documents")
         files = {_plain_name(path): path for path in sorted(self.folder.rglob("*")) if path.is_file()}
         documents: dict[str, tuple[list[str], list[str]]] = {}
         for entry in entries:
-            name = entry.text("document id")
+            name = entry.position[0]
             if name not in documents:
                 documents[name] = self._document(name, files, entry)
         first = _counted_from(entries, documents)
         contexts = []
         for entry in entries:
-            source, target = documents[entry.text("document id")]
-            end = _segment(entry) - first
+            name, segment = entry.position
+            (source, target), end = documents[name], segment - first
             kept = slice(max(0, end - self.most), end)
             contexts.append((_after_blank(source[kept]), _after_blank(target[kept])))
         return contexts
 
-    def _document(self, name: str, files: dict[str, Path], entry: Fields) -> tuple[list[str], list[str]]:
+    def _document(self, name: str, files: dict[str, Path], entry: ContraProEntry) -> tuple[list[str], list[str]]:
         sides = []
         for language in self.languages:
             names = [f"{stem}.{language}" for stem in (name.rpartition(".")[0], name) if stem]
@@ -92,23 +146,23 @@ def contrapro_instances(
     where: str = "suite",
 ) -> list[Instance]:
     """Read the published JSON with its context, which may also be given as the lines of the two files."""
-    fields = [Fields(f"{where}, entry {i + 1}", entry) for i, entry in enumerate(entries)]
+    read = [ContraProEntry.read(entry, f"{where}, entry {i}") for i, entry in enumerate(entries, 1)]
     contexts: Contexts
     if context is None:
-        contexts = [((), ())] * len(fields)
+        contexts = [((), ())] * len(read)
     elif isinstance(context, tuple):
-        contexts = list(zip(*(context_lines(lines, fields, "context") for lines in context), strict=True))
+        contexts = list(zip(*(context_lines(lines, read, "context") for lines in context), strict=True))
     else:
-        contexts = context.read(fields)
+        contexts = context.read(read)
     return [
-        _instance(entry, source, target, phenomenon, i)
-        for i, (entry, (source, target)) in enumerate(zip(fields, contexts, strict=True))
+        entry.instance(source, target, phenomenon, i)
+        for i, (entry, (source, target)) in enumerate(zip(read, contexts, strict=True))
     ]
 
 
-def context_lines(lines: Sequence[str], entries: Sequence[Fields], where: str) -> list[list[str]]:
+def context_lines(lines: Sequence[str], entries: Sequence[ContraProEntry], where: str) -> list[list[str]]:
     """Return the context of each entry from lines that are repeated for each of its candidates."""
-    sizes = [1 + len(entry.inner("errors")) for entry in entries]
+    sizes = [len(entry.candidates) for entry in entries]
     candidates = sum(sizes)
     count, rest = divmod(len(lines), candidates)
     if rest or not count:
@@ -132,13 +186,11 @@ def _beside(path: Path) -> Path:
     return path.with_name(f"{name}.current.{rest}") if dot else path / "none"
 
 
-def _order_of(sentences: Sequence[Sequence[str]], entries: Sequence[Fields], where: str) -> list[int]:
+def _order_of(sentences: Sequence[Sequence[str]], entries: Sequence[ContraProEntry], where: str) -> list[int]:
     """Return the order in which the sentences of entries, a line for each candidate, occur in two files."""
     waiting: dict[tuple[str, ...], list[int]] = {}
     for i, entry in enumerate(entries):
-        wrong = [error.text("contrastive") for error in entry.inner("errors")]
-        texts = (entry.text("src segment"), entry.text("ref segment"), *wrong)
-        waiting.setdefault(tuple(map(_squeezed, texts)), []).append(i)
+        waiting.setdefault(tuple(map(_squeezed, (entry.source, *entry.candidates))), []).append(i)
     sizes = {len(key) - 1 for key in waiting}
     pairs = [(_squeezed(source), _squeezed(target)) for source, target in zip(*sentences, strict=False)]
     order, line = [], 0
@@ -160,58 +212,32 @@ def _squeezed(text: str) -> str:
     return "".join(text.split())
 
 
-def _instance(entry: Fields, source: Sequence[str], target: Sequence[str], phenomenon: str, number: int) -> Instance:
-    errors = entry.inner("errors")
-    if not errors:
-        raise entry.error("`errors` is empty: there is nothing to contrast the reference with")
-    candidates = [entry.text("ref segment"), *(error.text("contrastive") for error in errors)]
-    annotated = [entry.content.get("ref pronoun"), *(error.content.get("replacement") for error in errors)]
-    forms = [form for form in annotated if isinstance(form, str) and form]
-    return Instance(
-        [*source, entry.text("src segment")],
-        target,
-        candidates,
-        right=0,
-        distance=entry.distance("ante distance"),
-        strict=True,
-        phenomenon=phenomenon,
-        id=number,
-        labels={name: entry.content[name] for name in _LABELS if entry.content.get(name) is not None},
-        forms=forms if len(forms) == len(candidates) else None,
-    )
-
-
 def _after_blank(lines: Sequence[str]) -> list[str]:
     """Return what follows the last blank line; a blank line is before the start of the document."""
     begin = max((i + 1 for i, line in enumerate(lines) if not line), default=0)
     return list(lines[begin:])
 
 
-def _counted_from(entries: Sequence[Fields], documents: dict[str, tuple[list[str], list[str]]]) -> int:
+def _counted_from(entries: Sequence[ContraProEntry], documents: dict[str, tuple[list[str], list[str]]]) -> int:
     """Return whether `segment id` counts from 1, as in ContraPro, or from 0, as in the French set, by the text."""
 
-    def mismatch(first: int) -> Fields | None:
+    def mismatch(first: int) -> ContraProEntry | None:
         return next((entry for entry in entries if not _is_at(entry, documents, first)), None)
 
     wrong = mismatch(1)
     if wrong is not None and mismatch(0) is not None:
+        document, segment = wrong.position
         raise wrong.error(
-            f"`src segment` is not what segment {_segment(wrong)} of document {wrong.text('document id')!r} says; "
+            f"`src segment` is not what segment {segment} of document {document!r} says; "
             "the documents are others than those the suite was made from"
         )
     return 1 if wrong is None else 0
 
 
-def _is_at(entry: Fields, documents: dict[str, tuple[list[str], list[str]]], first: int) -> bool:
-    source, place = documents[entry.text("document id")][0], _segment(entry) - first
-    return 0 <= place < len(source) and _squeezed(source[place]) == _squeezed(entry.text("src segment"))
-
-
-def _segment(entry: Fields) -> int:
-    value = entry.get("segment id")
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise entry.error("`segment id` is not a number; without it, the context is not to be found in documents")
-    return value
+def _is_at(entry: ContraProEntry, documents: dict[str, tuple[list[str], list[str]]], first: int) -> bool:
+    document, segment = entry.position
+    source, i = documents[document][0], segment - first
+    return 0 <= i < len(source) and _squeezed(source[i]) == _squeezed(entry.source)
 
 
 def _plain_name(path: Path) -> str:

@@ -4,10 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from pydantic import JsonValue
+from pydantic import AfterValidator, BaseModel, ConfigDict, JsonValue, PrivateAttr, StringConstraints, ValidationError
+from typing_extensions import Self
 
-from focat.evaluation.results import SuiteFormat
+from focat.errors import FocatError
+from focat.evaluation.results import SuiteFormat, first_problem
+
+Text = Annotated[str, StringConstraints(pattern=r"\S")]
+Distance = Annotated[int | None, AfterValidator(lambda value: None if value is None or value < 0 else value)]
+"""A number of sentences; a negative one stands for an unknown one, as in En→Fr."""
+
+
+class SuiteEntry(BaseModel):
+    """One entry of a suite's file, as published; errors name the file and the entry."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+    _where: str = PrivateAttr()
+
+    @classmethod
+    def read(cls, content: object, where: str) -> Self:
+        """Check the fields of an entry; `where` is the file and the number of the entry."""
+        try:
+            entry = cls.model_validate(content)
+        except ValidationError as error:
+            raise FocatError(f"{where}: {first_problem(error)}") from None
+        entry._where = where
+        return entry
+
+    def error(self, problem: str) -> FocatError:
+        """Return an error about this entry."""
+        return FocatError(f"{self._where}: {problem}")
+
+    def check_index(self, name: str, index: int, candidates: int) -> int:
+        """Return the index of the right candidate if there are so many."""
+        if not 0 <= index < candidates:
+            raise self.error(f"`{name}` is {index}, but the {candidates} candidates are counted from 0")
+        return index
 
 
 @dataclass(frozen=True)

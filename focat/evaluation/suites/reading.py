@@ -11,9 +11,8 @@ from focat.corpus.text_files import DECOMPRESSORS, open_bytes
 from focat.errors import FocatError
 from focat.evaluation.results import SuiteFormat
 from focat.evaluation.suites.contrapro import ContextFiles, ContextFolder, contrapro_instances
+from focat.evaluation.suites.formats import own_instances, phenomenon_of, voita_instances
 from focat.evaluation.suites.instance import Instance, Suite
-from focat.evaluation.suites.own import own_instances
-from focat.evaluation.suites.voita import phenomenon_of, voita_instances
 from focat.files import digest_of
 
 

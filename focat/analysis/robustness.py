@@ -20,6 +20,7 @@ from focat.corpus.document import Document
 from focat.corpus.store import Split
 from focat.evaluation.metrics import measure
 from focat.evaluation.scores import Score
+from focat.evaluation.test_sets import translated_texts
 from focat.progress import Progress
 from focat.translation.translator import Translator
 
@@ -80,12 +81,9 @@ def bleu_of(
     """Compute BLEU of translations with such windows; all else is as in the settings of the run."""
     search = system.settings.decoding
     translator = Translator([system.model], system.tokenizer, windows, search, context=search.target_context)
-    count = sum(len(document.source) for document in documents)
-    hypotheses: list[str] = []
-    with progress.bar(f"{system.name}: translating, windows of {size}", "sentences", count) as bar:
-        for translations in translator.translate(document.source for document in documents):
-            hypotheses += (translation.text for translation in translations)
-            bar.advance(len(translations))
+    label = f"{system.name}: translating, windows of {size}"
+    texts, _ = translated_texts(translator, [document.source for document in documents], progress, label)
+    hypotheses = [sentence for document in texts for sentence in document]
     references = [sentence for document in documents for sentence in document.target]
     score = measure("BLEU", "sentence", hypotheses, references)
     items = np.arange(len(references))

@@ -50,8 +50,13 @@ def contrast_command(
     """Measure what context is for: how often a system prefers the right translation, by phenomenon and distance."""
     from rich.console import Console
 
-    from focat.evaluation.contrast import ContrastConfig, read_contrast_suites, run_contrast
-    from focat.evaluation.contrast_results import contrast_results, instance_results
+    from focat.evaluation.contrast import (
+        ContrastConfig,
+        contrast_results,
+        instance_results,
+        read_contrast_suites,
+        run_contrast,
+    )
     from focat.evaluation.suites import TextNormalization
     from focat.files import check_output_file, write_atomic
     from focat.reporting.terminal.contrast import show_contrast

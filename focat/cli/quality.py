@@ -70,8 +70,7 @@ def evaluate_command(
     progress = opt.progress_shown(quiet)
     if run is not None:
         from focat.corpus.readers import read_documents
-        from focat.evaluation.test_sets import corpus_of_files, documents_of
-        from focat.evaluation.translating import translate_documents
+        from focat.evaluation.test_sets import corpus_of_files, documents_of, translate_documents
         from focat.run import load_system
 
         opened = load_system(run, device, overrides)

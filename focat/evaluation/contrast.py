@@ -1,31 +1,34 @@
-"""`focat contrast`: a trained system scores the candidates of contrastive suites."""
+"""`focat contrast`: a trained system scores the candidates of contrastive suites.
+
+The results are accuracies by distance and phenomenon, Disc. over them, and the answer to each instance.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import get_args
 
 from focat._version import __version__
-from focat.choices import MissingTarget, Precision, ScoringRule, SuiteContext
-from focat.config.schema import SearchSettings, WindowSettings
+from focat.choices import SCORING_RULES, MissingTarget, Precision, ScoringRule, SuiteContext
+from focat.config.schema import SearchSettings
 from focat.errors import FocatError
-from focat.evaluation.contrastive import (
-    ContextConfig,
-    ScoredInstance,
-    score_instances,
-    with_own_context,
-)
+from focat.evaluation.contrastive import ContextConfig, preferred_candidate, score_instances, with_own_context
+from focat.evaluation.disc import Accuracy, by_distance, column_of, count, disc_of, pooled
 from focat.evaluation.generated_translations import GeneratedTranslation, translate_instances
+from focat.evaluation.results import ContrastResults, ContrastSection, InstanceResult, Outcome, SuiteResult
 from focat.evaluation.suites import (
     AS_PUBLISHED,
     ContextFiles,
     ContextFolder,
+    Instance,
     Suite,
     TextNormalization,
     context_files,
     read_suites,
 )
+from focat.evaluation.test_sets import translated_texts
 from focat.progress import Progress
 from focat.run import Run, TrainedSystem
 from focat.translation.translator import Translator
@@ -77,17 +80,22 @@ class ScoredSuite:
     """A suite and the scores of its candidates."""
 
     suite: Suite
-    scored: Sequence[ScoredInstance]
-    translations: Sequence[GeneratedTranslation] = field(default_factory=tuple)
+    scores: Mapping[ScoringRule, Sequence[Sequence[float]]]
+    """By scoring rule: of each candidate of each instance."""
+    translations: Sequence[GeneratedTranslation] = ()
     """One for each instance, if instances were translated."""
 
+    def chosen(self, rule: ScoringRule) -> list[int]:
+        """Return the candidate of each instance that the model prefers."""
+        return [preferred_candidate(*pair) for pair in zip(self.scores[rule], self.suite.instances, strict=True)]
+
     def correct(self, rule: ScoringRule) -> list[bool]:
-        """Return whether each instance is answered correctly."""
-        return [scored.correct(rule) for scored in self.scored]
+        """Return whether the model prefers the right candidate of each instance."""
+        return [i == one.right for i, one in zip(self.chosen(rule), self.suite.instances, strict=True)]
 
     def accuracy(self, rule: ScoringRule) -> float:
         """Return the share of correct instances, in per cent."""
-        return 100 * sum(self.correct(rule)) / len(self.scored)
+        return 100 * sum(self.correct(rule)) / len(self.suite.instances)
 
 
 def read_contrast_suites(
@@ -131,32 +139,141 @@ def run_contrast(
     windows, search = system.settings.windows.of_size(config.window), system.settings.decoding
     context = ContextConfig.of(windows, config.target_context, config.missing_target, config.pad_context)
     results = []
+
+    def translate_context(documents: Sequence[Sequence[str]]) -> list[list[str]]:
+        translator = Translator.from_system(system, "reuse", window=config.window)
+        return translated_texts(translator, documents, progress, "translating context")[0]
+
     for published in suites:
         suite = config.normalization.suite(published)
         progress.log(f"{suite.name}: {len(suite.instances):,} instances, {suite.candidates:,} candidates")
         if config.target_context == "own" and context.target_before:
-            instances = with_own_context(suite.instances, _context_translator(system, windows, progress))
-            suite = replace(suite, instances=instances)
+            suite = replace(suite, instances=with_own_context(suite.instances, translate_context))
         model, tokenizer = system.model, system.tokenizer
-        scored = score_instances(model, tokenizer, suite.instances, context, config.precision, progress)
+        scores = score_instances(model, tokenizer, suite.instances, context, config.precision, progress)
         translations: list[GeneratedTranslation] = []
         if config.translate:
             translations = translate_instances(model, tokenizer, suite.instances, context, search, progress)
-        results.append(ScoredSuite(suite, scored, translations))
+        results.append(ScoredSuite(suite, scores, translations))
     digest = system.weights_digests[0]
     return results, ContrastSetup(config.rule, context, config.normalization, config.precision, digest, search)
 
 
-def _context_translator(
-    system: TrainedSystem, windows: WindowSettings, progress: Progress
-) -> Callable[[Sequence[Sequence[str]]], list[list[str]]]:
-    def translate(documents: Sequence[Sequence[str]]) -> list[list[str]]:
-        translator = Translator([system.model], system.tokenizer, windows, system.settings.decoding, "reuse")
-        texts = []
-        with progress.bar("translating context", "sentences", sum(map(len, documents))) as bar:
-            for translations in translator.translate(documents):
-                texts.append([translation.text for translation in translations])
-                bar.advance(len(translations))
-        return texts
+def contrast_results(suites: Sequence[ScoredSuite], setup: ContrastSetup) -> ContrastResults:
+    """Return all accuracies: a section for each suite, and one over phenomena where there are several."""
+    sections = []
+    for scored in suites:
+        sections.append(_suite_section(scored, setup))
+        if scored.translations:
+            sections.append(_translation_section(scored, setup))
+    phenomena = _counted(suites, setup.rule, lambda instance: instance.phenomenon)
+    if len(phenomena) > 1:
+        sections.append(_phenomena_section(suites, phenomena, setup))
+    return ContrastResults(
+        kind="contrast",
+        version=__version__,
+        rule=setup.rule,
+        suites=tuple(
+            SuiteResult(
+                name=scored.suite.name,
+                format=scored.suite.kind,
+                sha256=scored.suite.sha256,
+                context_sha256=scored.suite.context_sha256 or None,
+                instances=len(scored.suite.instances),
+                candidates=scored.suite.candidates,
+                accuracy={rule: scored.accuracy(rule) for rule in SCORING_RULES},
+                signature=setup.signature([scored.suite]),
+            )
+            for scored in suites
+        ),
+        sections=tuple(sections),
+    )
 
-    return translate
+
+def instance_results(scored: ScoredSuite, rule: ScoringRule) -> list[InstanceResult]:
+    """Return the result on each instance of a suite: the lines of `focat contrast --instances`."""
+    results = []
+    for i, (instance, chosen) in enumerate(zip(scored.suite.instances, scored.chosen(rule), strict=True)):
+        result = InstanceResult(
+            suite=scored.suite.name,
+            id=instance.id,
+            phenomenon=instance.phenomenon,
+            distance=instance.distance,
+            labels=dict(instance.labels),
+            right=instance.right,
+            chosen=chosen,
+            correct=chosen == instance.right,
+            rule=rule,
+            scores={name: list(scores[i]) for name, scores in scored.scores.items()},
+        )
+        if scored.translations:
+            generated = scored.translations[i]
+            result = result.model_copy(update={"translation": generated.text, "produced": generated.outcome})
+        results.append(result)
+    return results
+
+
+def _suite_section(scored: ScoredSuite, setup: ContrastSetup) -> ContrastSection:
+    suite, correct = scored.suite, scored.correct(setup.rule)
+    distances = by_distance(suite.instances, correct)
+    figures = [accuracy.result(name) for name, accuracy in distances.items()] if len(distances) > 1 else []
+    figures.append(Accuracy(sum(correct), len(correct)).result("all"))
+    remarks: list[str] = []
+    if suite.kind != "voita":  # whose Disc. is over phenomena
+        summary, remarks = disc_of(count(suite.instances, correct, column_of))
+        figures += summary
+    title = f"{suite.name}: {len(suite.instances):,} instances, {suite.candidates:,} candidates"
+    return ContrastSection(
+        title=f"{title}, chance {100 * suite.chance:.2f}",
+        signature=setup.signature([suite]),
+        figures=tuple(figures),
+        other_rules={rule: scored.accuracy(rule) for rule in SCORING_RULES if rule != setup.rule},
+        remarks=tuple(remarks),
+    )
+
+
+def _translation_section(scored: ScoredSuite, setup: ContrastSetup) -> ContrastSection:
+    """Which candidate the translations agree with; the outcomes add up to all instances."""
+    total = len(scored.translations)
+    found = [translation.outcome for translation in scored.translations]
+    figures = [Accuracy(found.count(outcome), total).result(outcome) for outcome in get_args(Outcome)]
+    right, wrong = found.count("right"), found.count("wrong")
+    if right + wrong:
+        figures.append(Accuracy(right, right + wrong).result("right, of right and wrong"))
+    return ContrastSection(
+        title=f"{scored.suite.name}: what its translations say",
+        signature=setup.signature([scored.suite], "produced"),
+        figures=tuple(figures),
+        other_rules={},
+        remarks=(),
+    )
+
+
+def _phenomena_section(
+    suites: Sequence[ScoredSuite], phenomena: dict[str, Accuracy], setup: ContrastSetup
+) -> ContrastSection:
+    figures = [accuracy.result(name) for name, accuracy in phenomena.items()]
+    summary, remarks = disc_of(_counted(suites, setup.rule, column_of))
+    overall = sum(phenomena.values(), Accuracy(0, 0))
+    figures += summary
+    if not summary or summary[0].total < overall.total:
+        figures.append(overall.result("all"))
+    return ContrastSection(
+        title="By phenomenon",
+        signature=setup.signature([scored.suite for scored in suites]),
+        figures=tuple(figures),
+        other_rules={
+            rule: pooled("all", _counted(suites, rule, column_of)).accuracy
+            for rule in SCORING_RULES
+            if rule != setup.rule
+        },
+        remarks=tuple(remarks),
+    )
+
+
+def _counted(
+    suites: Sequence[ScoredSuite], rule: ScoringRule, group_by: Callable[[Instance], str]
+) -> dict[str, Accuracy]:
+    """Return the accuracy of each group of the instances of all suites."""
+    instances = [instance for scored in suites for instance in scored.suite.instances]
+    return count(instances, [correct for scored in suites for correct in scored.correct(rule)], group_by)

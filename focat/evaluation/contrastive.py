@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -94,22 +94,6 @@ def preferred_candidate(scores: Sequence[float], instance: Instance) -> int:
     return tied[0]
 
 
-@dataclass(frozen=True)
-class ScoredInstance:
-    """An instance and the scores of its candidates by every scoring rule."""
-
-    instance: Instance
-    scores: Mapping[ScoringRule, Sequence[float]]
-
-    def chosen(self, rule: ScoringRule) -> int:
-        """Return the candidate that the model prefers."""
-        return preferred_candidate(self.scores[rule], self.instance)
-
-    def correct(self, rule: ScoringRule) -> bool:
-        """Return whether the model prefers the right candidate."""
-        return self.chosen(rule) == self.instance.right
-
-
 def score_instances(
     model: Transformer,
     tokenizer: Tokenizer,
@@ -117,16 +101,12 @@ def score_instances(
     config: ContextConfig,
     precision: Precision = "float32",
     progress: Progress = NULL_PROGRESS,
-) -> list[ScoredInstance]:
-    """Score the candidates of all instances. The model's own context, if wanted, must already be in the instances."""
+) -> dict[ScoringRule, list[list[float]]]:
+    """Score the candidates of each instance by every rule. The model's own context must already be in the instances."""
     groups = [candidate_group(instance, config, tokenizer) for instance in instances]
     scores = score_candidates(model, tokenizer, groups, precision, progress)
     ends = np.cumsum([len(instance.candidates) for instance in instances])[:-1]
-    by_rule = {rule: np.split(scores.by(rule), ends) for rule in SCORING_RULES}
-    return [
-        ScoredInstance(instance, {rule: by_rule[rule][i].tolist() for rule in SCORING_RULES})
-        for i, instance in enumerate(instances)
-    ]
+    return {rule: [part.tolist() for part in np.split(scores.by(rule), ends)] for rule in SCORING_RULES}
 
 
 def with_own_context(

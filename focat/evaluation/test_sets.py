@@ -1,19 +1,24 @@
-"""Test sets as text: from two files, from the corpora of a run's settings, or from the store it was trained on."""
+"""Test sets as text (two files, the corpora of a run's settings, or its token store), and translations of them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
-from focat.choices import TestSplit
+from focat.choices import TargetContext, TestSplit
 from focat.config.data import IdsCorpus, TextCorpus
 from focat.corpus.document import Document
 from focat.corpus.readers import read_documents
 from focat.corpus.store import Split, Store
 from focat.corpus.tokenizer import Tokenizer
 from focat.errors import FocatError
+from focat.evaluation.metrics import Documents
+from focat.evaluation.quality import Texts
+from focat.evaluation.results import TranslationSetup
 from focat.progress import NULL_PROGRESS, Progress
-from focat.run import Run
+from focat.run import Run, TrainedSystem
+from focat.translation.translator import Translator
 
 TEST_SPLITS: tuple[TestSplit, ...] = get_args(TestSplit)
 
@@ -50,3 +55,61 @@ def decode_split(split: Split, tokenizer: Tokenizer) -> list[Document]:
         )
         for number, (first, last) in enumerate(zip(split.documents[:-1], split.documents[1:], strict=True))
     ]
+
+
+def translated_texts(
+    translator: Translator, documents: Documents, progress: Progress, label: str = "translating"
+) -> tuple[list[list[str]], int]:
+    """Translate documents, and show progress.
+
+    Returns:
+        The translations, and how many of them reached the longest length allowed.
+    """
+    texts, truncated = [], 0
+    with progress.bar(label, "sentences", sum(map(len, documents))) as bar:
+        for translations in translator.translate(documents):
+            texts.append([translation.text for translation in translations])
+            truncated += sum(translation.truncated for translation in translations)
+            bar.advance(len(translations))
+    return texts, truncated
+
+
+def translate_documents(
+    system: TrainedSystem,
+    documents: Sequence[Document],
+    progress: Progress,
+    context: TargetContext | None = None,
+    constrained: bool = True,
+    window: int | None = None,
+    beam: int | None = None,
+) -> tuple[Texts, TranslationSetup]:
+    """Translate a test set; what is not given is as in the settings of the run.
+
+    Args:
+        system: one run, or an ensemble.
+        documents: a test set.
+        progress: where progress is shown.
+        context: where target context comes from.
+        constrained: whether every window has as many target as source sentences.
+        window: sentences in a window.
+        beam: hypotheses kept at each step.
+
+    Returns:
+        The translations beside their sources and references, and how they were made.
+    """
+    translator = Translator.from_system(system, context, constrained, window, beam=beam)
+    sources = [document.source for document in documents]
+    hypotheses, cut = translated_texts(translator, sources, progress)
+    if cut:
+        progress.log(f"{cut} translations reached the longest length allowed, and may lack their end")
+    setup = TranslationSetup(
+        runs=tuple(str(run.path) for run in system.runs),
+        weights=tuple(folder.name for folder in system.weights),
+        context=context or system.settings.decoding.target_context,
+        constrained=translator.constrained,
+        window=translator.windows.size,
+        beam=translator.settings.beam,
+        length_penalty=translator.settings.length_penalty,
+        cut=cut,
+    )
+    return Texts(hypotheses, [document.target for document in documents], sources), setup

@@ -12,13 +12,11 @@ from focat.analysis.corpora import CorpusSelection
 from focat.choices import ScoringRule
 from focat.config import Settings
 from focat.corpus.readers import read_documents
-from focat.evaluation.contrast import ContrastConfig, run_contrast
-from focat.evaluation.contrast_results import instance_results
-from focat.evaluation.contrastive import ScoredInstance
+from focat.evaluation.contrast import ContrastConfig, ScoredSuite, instance_results, run_contrast
 from focat.evaluation.disc import distance_of
 from focat.evaluation.quality import evaluate, evaluation_results
 from focat.evaluation.suites import TextNormalization
-from focat.evaluation.translating import translate_documents
+from focat.evaluation.test_sets import translate_documents
 from focat.experiments.experiment import Experiment, metrics_of
 from focat.experiments.plan import SuitePlan, TestPlan
 from focat.experiments.results import (
@@ -79,7 +77,7 @@ def _contrast(experiment: Experiment, system: TrainedSystem, step: Step, details
         suite_sha256=suite.sha256,
         chance=100 * suite.chance,
         accuracy={rule: scored.accuracy(rule) for rule in rules},
-        answers=_packed(scored.scored, rules),
+        answers=_packed(scored, rules),
     )
 
 
@@ -153,13 +151,12 @@ def _test_options(test: TestPlan) -> list[str]:
     return [*options, "--source", str(source), "--reference", str(target)] if source and target else options
 
 
-def _packed(answers: Sequence[ScoredInstance], rules: Sequence[ScoringRule]) -> PackedAnswers:
+def _packed(scored: ScoredSuite, rules: Sequence[ScoringRule]) -> PackedAnswers:
     """Whether each answer is correct, and the phenomenon and distance of its instance."""
+    instances = scored.suite.instances
     return PackedAnswers(
-        phenomena=tuple(
-            (name, len(list(run))) for name, run in groupby(answer.instance.phenomenon for answer in answers)
-        ),
-        distances="".join(_DISTANCES[distance_of(answer.instance)] for answer in answers),
-        ids=digest_of([[str(answer.instance.id), answer.instance.right] for answer in answers]),
-        correct={rule: "".join("01"[answer.correct(rule)] for answer in answers) for rule in rules},
+        phenomena=tuple((name, len(list(run))) for name, run in groupby(one.phenomenon for one in instances)),
+        distances="".join(_DISTANCES[distance_of(one)] for one in instances),
+        ids=digest_of([[str(one.id), one.right] for one in instances]),
+        correct={rule: "".join("01"[correct] for correct in scored.correct(rule)) for rule in rules},
     )

@@ -12,7 +12,7 @@ from focat.corpus.document import Document
 from focat.corpus.readers import read_documents
 from focat.corpus.text_files import is_blank, read_lines
 from focat.errors import FocatError, ParameterError
-from focat.evaluation.translating import translate_documents
+from focat.evaluation.test_sets import translate_documents
 from focat.progress import NULL_PROGRESS, Progress
 from focat.reporting.collect import ReportedRun
 from focat.reporting.examples import Disagreement

@@ -79,7 +79,7 @@ def serve(address: str) -> None:
     import focat.analysis.analyse
     import focat.api
     import focat.cli
-    import focat.evaluation.contrast_results
+    import focat.evaluation.contrast
     import focat.experiments.command
     import focat.reporting.page
     import focat.reporting.terminal.analysis

@@ -10,11 +10,9 @@ from focat.config.schema import SearchSettings, WindowSettings
 from focat.corpus.generated import contrapro_suite, voita_suite
 from focat.corpus.vocabulary import END, SEPARATOR
 from focat.evaluation import generated_translations
-from focat.evaluation.contrast import ContrastSetup, ScoredSuite
-from focat.evaluation.contrast_results import contrast_results
+from focat.evaluation.contrast import ContrastSetup, ScoredSuite, contrast_results
 from focat.evaluation.contrastive import (
     ContextConfig,
-    ScoredInstance,
     candidate_group,
     context_of,
     preferred_candidate,
@@ -125,10 +123,9 @@ def test_preference_and_ties(scores, right, strict, expected):
 
 def test_each_rule_decides_by_its_own_scores():
     """Two instances, one of which `current-mean` sees otherwise."""
-    scores = [{"current-sum": [-1.0, -2.0], "current-mean": [-1.0, -2.0], "window-mean": [-1.0, -2.0]}]
-    scores.append({"current-sum": [-1.0, -2.0], "current-mean": [-2.0, -1.0], "window-mean": [-1.0, -2.0]})
+    first, second = [[-1.0, -2.0], [-1.0, -2.0]], [[-1.0, -2.0], [-2.0, -1.0]]
     suite = Suite("mine", "own", [instance(), instance(id=1)], "f" * 64)
-    scored = ScoredSuite(suite, [ScoredInstance(i, s) for i, s in zip(suite.instances, scores, strict=True)])
+    scored = ScoredSuite(suite, {"current-sum": first, "current-mean": second, "window-mean": first})
     assert scored.correct("current-sum") == [True, True]
     assert scored.correct("current-mean") == [True, False]
     setup = ContrastSetup(
@@ -143,7 +140,8 @@ def correct(contrast_run, instances, before, rule="current-sum"):
     """Whether an untrained model prefers the right candidate of each instance."""
     model, tokenizer = contrast_run.load_model(), contrast_run.tokenizer
     context = ContextConfig.of(WindowSettings(before=before))
-    return [scored.correct(rule) for scored in score_instances(model, tokenizer, instances, context)]
+    scores = score_instances(model, tokenizer, instances, context)
+    return ScoredSuite(Suite("mine", "own", instances), scores).correct(rule)
 
 
 def test_identical_distractors_fall_as_each_suite_has_it(contrast_run):

@@ -178,7 +178,7 @@ WRONG = [
         [V, {k: V[k] for k in ("dst", "true_ind")}],
         "v.json, entry 2: `src`: Field required",
     ),
-    ("v.json", [V | {"true_ind": 2}], "entry 1: `true_ind` is 2, but the 2 candidates are counted from 0"),
+    ("v.json", [V | {"true_ind": 2}], "entry 1: `true_ind` is 2, but the 2 candidates are counted from 0 to 1"),
     ("v.json", [V | {"true_ind": "1"}], "entry 1: `true_ind`: Input should be a valid integer"),
     (
         "v.json",

@@ -40,7 +40,9 @@ class SuiteEntry(BaseModel):
     def check_index(self, name: str, index: int, candidates: int) -> int:
         """Return the index of the right candidate if there are so many."""
         if not 0 <= index < candidates:
-            raise self.error(f"`{name}` is {index}, but the {candidates} candidates are counted from 0")
+            raise self.error(
+                f"`{name}` is {index}, but the {candidates} candidates are counted from 0 to {candidates - 1}"
+            )
         return index
 
 

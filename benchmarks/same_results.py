@@ -128,8 +128,8 @@ class Recorder:
                 self.items[f"{name}.{what}"] = _read(path, kind)
         if printed and kind not in ("train", "demo"):  # these print times
             printed = printed.replace(str(self.work), "WORK").replace(str(self.checkout), "CHECKOUT")
-            lines = _lines(_replaced(printed, NORMAL)).items()
-            self.items[f"{name}.printed"] = {key: _replaced(line, PRINTED).strip() for key, line in lines}
+            lines = (_replaced(line, PRINTED).strip() for line in _replaced(printed, NORMAL).splitlines())
+            self.items[f"{name}.printed"] = _lines("\n".join(filter(None, lines)))  # without the frames of tables
 
     def results(self) -> None:
         """Empty the tables of the page of results in a copy, and have them filled again."""

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +23,9 @@ try:
 except ImportError:
     raise ImportError("focat needs a POSIX system such as Linux or macOS; on Windows, use WSL") from None
 
-PARTIAL_SUFFIX = ".unfinished"  # of files and folders that are still being written; safe to delete
+# Ends the names of files and folders that are still being written. It names focat, so that no file of a user has it:
+# what an interrupted command left under such a name is replaced or deleted by the next one.
+PARTIAL_SUFFIX = ".focat-unfinished"
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:
@@ -39,6 +42,8 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     with disk_errors(path):
         try:
             with partial.open("wb") as file:
+                if path.exists():
+                    os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))  # what was private stays private
                 yield file
                 file.flush()
                 sync(file.fileno())
@@ -52,6 +57,22 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
 def write_json(path: Path, content: Any) -> None:
     """Write indented JSON atomically; the same content gives the same bytes."""
     write_atomic(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_json_object(path: Path, remedy: str) -> dict[str, Any]:
+    """Read a small JSON file that focat wrote.
+
+    Raises:
+        FocatError: it cannot be read or holds no JSON object; the message ends with the remedy.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no JSON"
+        raise FocatError(f"{path}: cannot be read ({reason}); {remedy}") from None
+    if not isinstance(content, dict):
+        raise FocatError(f"{path}: holds no JSON object; {remedy}")
+    return content
 
 
 @contextmanager
@@ -80,6 +101,15 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
+
+
+def delete_folder(path: Path) -> None:
+    """Delete a folder so that an interruption never leaves half of it under its own name."""
+    older = path.with_name(f"{path.name}.older{PARTIAL_SUFFIX}")
+    with disk_errors(path):
+        shutil.rmtree(older, ignore_errors=True)
+        path.rename(older)
+        shutil.rmtree(older, ignore_errors=True)
 
 
 @contextmanager

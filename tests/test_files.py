@@ -16,12 +16,14 @@ import pytest
 
 from focat.errors import FocatError
 from focat.files import (
+    PARTIAL_SUFFIX,
     atomic_folder,
     check_output_file,
     check_parent_folder,
     digest_of,
     disk_errors,
     locked_folder,
+    read_json_object,
     sha256,
     split_name,
     write_atomic,
@@ -67,12 +69,36 @@ def test_the_bytes_are_on_the_disk_before_the_name_is(tmp_path: Path, monkeypatc
         "focat.files.sync", lambda descriptor: synced.append((os.fstat(descriptor).st_size, names(tmp_path)))
     )
     write_atomic(tmp_path / "file", "12345")
-    assert synced == [(5, ["file.unfinished"])]
+    assert synced == [(5, [f"file{PARTIAL_SUFFIX}"])]
 
 
 def test_json_is_readable_and_the_same_each_time(tmp_path: Path) -> None:
     write_json(tmp_path / "a", {"text": "жук", "b": [1, None]})
     assert (tmp_path / "a").read_bytes() == '{\n  "text": "жук",\n  "b": [\n    1,\n    null\n  ]\n}\n'.encode()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff{}", b"[" * 100_000])
+def test_a_damaged_json_file_is_one_line(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a").write_bytes(content)
+    with pytest.raises(FocatError, match=r"/a: (cannot be read|holds no JSON object).*; do this$"):
+        read_json_object(tmp_path / "a", "do this")
+    with pytest.raises(FocatError, match=r"/b: cannot be read \(No such file or directory\); do this$"):
+        read_json_object(tmp_path / "b", "do this")
+
+
+def test_a_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for mode in (0o600, 0o664):
+        path.write_text("old")
+        path.chmod(mode)
+        write_atomic(path, "new")
+        assert path.stat().st_mode & 0o777 == mode
+
+
+def test_a_file_of_a_user_with_a_similar_name_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "out.unfinished").write_text("mine")
+    write_atomic(tmp_path / "out", "new")
+    assert (tmp_path / "out.unfinished").read_text() == "mine"
 
 
 # ------------------------------------------------------------------------------------------------ folders
@@ -97,7 +123,7 @@ def test_a_folder_replaces_an_older_one_as_a_whole(tmp_path: Path) -> None:
 
 
 def test_leftovers_of_a_killed_process_are_no_part_of_the_next_folder(tmp_path: Path) -> None:
-    filled(tmp_path / "stage.unfinished", "half")
+    filled(tmp_path / f"stage{PARTIAL_SUFFIX}", "half")
     with atomic_folder(tmp_path / "stage") as unfinished:
         (unfinished / "new").write_text("1")
     assert names(tmp_path) == ["stage"]

@@ -6,7 +6,6 @@ next call keeps the stages whose key still holds and makes the rest, so an inter
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -17,14 +16,26 @@ from focat.config.data import AnyCorpus, CleaningSettings, Corpus, DataSettings
 from focat.corpus.cleaning import Cleaner
 from focat.corpus.document import Document
 from focat.corpus.readers import read_documents
-from focat.corpus.store import STORE_VERSION, open_split_writer
+from focat.corpus.store import STORE_VERSION, Store, finish_stage, open_split_writer, stage_damage, stage_key
 from focat.corpus.tokenizer import Tokenizer, train_tokenizer
 from focat.errors import FocatError
-from focat.files import PARTIAL_SUFFIX, atomic_folder, digest_of, disk_errors, locked_folder, sha256, write_json
+from focat.files import (
+    PARTIAL_SUFFIX,
+    atomic_folder,
+    delete_folder,
+    digest_of,
+    disk_errors,
+    locked_folder,
+    read_json_object,
+    sha256,
+    write_json,
+)
 from focat.progress import Progress
 
 SPLITS = ("train", "dev", "test")
+STAGES = ("tokenizer", *SPLITS)
 Inputs = list[dict[str, Any]]  # the corpora of a split, as its description names them
+_KEY_VERSION = 1  # of what a stage's key is computed from, and of how its arrays are made
 _CHUNK = 50_000  # pairs encoded at a time: enough for all cores, little enough for memory
 
 
@@ -53,12 +64,19 @@ def prepare(settings: DataSettings, progress: Progress, overwrite: bool = False)
     with disk_errors(store):
         store.mkdir(parents=True, exist_ok=True)
     with locked_folder(store, "another `focat prepare` is filling this store"):
-        manifest = _read_json(store / "manifest.json")
+        manifest = _own_manifest(store)
         if manifest is not None:
-            if {name: manifest.get(name) for name in made_from} == made_from:
-                progress.log(f"{store} is up to date")
-                return manifest
-            if not overwrite:
+            version = manifest.get("version")
+            same = {name: manifest.get(name) for name in made_from} == made_from | {"version": version}
+            if same and version == STORE_VERSION:
+                damage = Store(store).find_damage()
+                if damage is None:
+                    progress.log(f"{store} is up to date")
+                    return manifest
+                progress.log(f"{damage}; making it again")
+            elif same and version == 1:
+                progress.log(f"{store} is a token store of version 1, which has no checksums; making it again")
+            elif not overwrite:
                 raise FocatError(
                     f"{store}: was prepared from other corpora or settings; "
                     "give another data.store, or overwrite this one"
@@ -79,20 +97,55 @@ def prepare(settings: DataSettings, progress: Progress, overwrite: bool = False)
         return manifest
 
 
+def _own_manifest(store: Path) -> dict[str, Any] | None:
+    """Return the manifest of the store; None if there is none, or one that is damaged beside stages of ours.
+
+    Raises:
+        FocatError: the folder holds something that `focat prepare` did not make, under a name that it would write.
+    """
+    own_stages = False
+    for name in STAGES:
+        folder = store / name
+        if stage_key(folder) is not None:
+            own_stages = True
+        elif folder.is_symlink() or (folder.exists() and not (folder.is_dir() and not any(folder.iterdir()))):
+            raise FocatError(
+                f"{folder}: was not made by `focat prepare`, which would replace it; "
+                "move it away, or give another data.store"
+            )
+    path = store / "manifest.json"
+    if not path.exists():
+        return None
+    try:
+        manifest = read_json_object(path, "")
+    except FocatError:
+        manifest = {}
+    if isinstance(manifest.get("keys"), dict):
+        return manifest
+    if own_stages:
+        return None
+    raise FocatError(f"{path}: is no manifest of a token store; move it away, or give another data.store")
+
+
 def _clear(store: Path, keys: dict[str, str]) -> None:
     """Delete what is not replaced: the old manifest, splits that are no longer wanted, partial files."""
     with disk_errors(store):
         (store / "manifest.json").unlink(missing_ok=True)
-        for old in [*store.glob(f"*{PARTIAL_SUFFIX}"), *(store / name for name in SPLITS if name not in keys)]:
-            if old.is_dir():
-                shutil.rmtree(old)
-            else:
-                old.unlink(missing_ok=True)
+        (store / f"manifest.json{PARTIAL_SUFFIX}").unlink(missing_ok=True)
+        for name in STAGES:
+            if name not in keys and (store / name).exists():
+                delete_folder(store / name)
+            for leftover in (f"{name}{PARTIAL_SUFFIX}", f"{name}.older{PARTIAL_SUFFIX}"):
+                shutil.rmtree(store / leftover, ignore_errors=True)
+
+
+def _is_complete(folder: Path, key: str) -> bool:
+    return stage_key(folder) == key and stage_damage(folder) is None
 
 
 def _tokenizer_stage(settings: DataSettings, key: str, progress: Progress) -> Tokenizer:
     folder = settings.store / "tokenizer"
-    if _key_of(folder) == key:
+    if _is_complete(folder, key):
         return Tokenizer.load(folder)
     source, target = _EvenSample(settings.tokenizer.sample), _EvenSample(settings.tokenizer.sample)
     if settings.tokenizer.source_model is None:
@@ -108,7 +161,7 @@ def _tokenizer_stage(settings: DataSettings, key: str, progress: Progress) -> To
         tokenizer = train_tokenizer(settings.tokenizer, settings.normalisation, source.kept, target.kept)
     with atomic_folder(folder) as unfinished:
         tokenizer.save(unfinished)
-        write_json(unfinished / "stage.json", {"key": key})
+        finish_stage(unfinished, key)
     return tokenizer
 
 
@@ -116,7 +169,7 @@ def _split_stage(
     settings: DataSettings, name: str, inputs: Inputs, tokenizer: Tokenizer, key: str, progress: Progress
 ) -> dict[str, Any]:
     folder = settings.store / name
-    if _key_of(folder) != key:
+    if not _is_complete(folder, key):
         corpora: tuple[AnyCorpus, ...] = getattr(settings, name)
         # What is measured on must stay as it is: only training pairs are ever removed.
         cleaner = Cleaner(settings.cleaning if name == "train" else CleaningSettings(empty=False))
@@ -131,9 +184,8 @@ def _split_stage(
             if not cleaner.kept:
                 raise FocatError(f"data.{name}: no pair is left ({_reasons(cleaner.removed)}); relax data.cleaning")
             writer.finish(read=cleaner.read, removed=cleaner.removed, inputs=inputs)
-            write_json(unfinished / "stage.json", {"key": key})
-    split: dict[str, Any] = json.loads((folder / "split.json").read_text(encoding="utf-8"))
-    return split
+            finish_stage(unfinished, key)
+    return read_json_object(folder / "split.json", "run `focat prepare` again")
 
 
 # ------------------------------------------------------------------------------------------------ keys of stages
@@ -142,7 +194,7 @@ def _split_stage(
 def _stage_keys(settings: DataSettings, inputs: dict[str, Inputs]) -> dict[str, str]:
     """A digest for each stage of all that it is made from: the bytes of its inputs, and its settings."""
     made_by = {
-        "version": STORE_VERSION,
+        "version": _KEY_VERSION,
         "cleaning": settings.cleaning.model_dump(),
         "normalisation": settings.normalisation.model_dump(),
     }
@@ -175,19 +227,6 @@ def _digest(path: Path) -> str:
         return sha256(path)
     except OSError as error:
         raise FocatError(f"{path}: cannot be read: {error.strerror}") from None
-
-
-def _key_of(folder: Path) -> str | None:
-    stage = _read_json(folder / "stage.json")
-    return stage.get("key") if stage else None
-
-
-def _read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return content if isinstance(content, dict) else None
 
 
 # ------------------------------------------------------------------------------------------------ streams of documents

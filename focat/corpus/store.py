@@ -6,7 +6,6 @@ Every sentence is stored with the separator that closes it, so that a window of 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -21,9 +20,11 @@ from focat.corpus.document import Document
 from focat.corpus.tokenizer import Tokenizer
 from focat.corpus.vocabulary import SEPARATOR
 from focat.errors import FocatError
-from focat.files import write_json
+from focat.files import read_json_object, sha256, write_json
 
-STORE_VERSION = 1  # of the layout
+STORE_VERSION = 2  # of the layout
+_STAGE = "stage.json"  # in each folder of a store: the key of the stage, and the SHA-256 of its other files
+_PREPARE_AGAIN = "run `focat prepare` again: it makes damaged parts anew"
 SIDES = ("source", "target")
 Integers = NDArray[np.integer[Any]]
 
@@ -70,18 +71,40 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            self.manifest: dict[str, Any] = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise FocatError(f"{path}: is no finished token store; run `focat prepare` with this data.store") from None
-        except (OSError, ValueError) as error:
-            raise FocatError(f"{path}/manifest.json: cannot be read: {error}") from None
-        version = self.manifest.get("version") if isinstance(self.manifest, dict) else None
+        if not (path / "manifest.json").exists():
+            raise FocatError(f"{path}: is no finished token store; run `focat prepare` with this data.store")
+        self.manifest = read_json_object(path / "manifest.json", _PREPARE_AGAIN)
+        version = self.manifest.get("version")
         if version != STORE_VERSION:
             raise FocatError(
                 f"{path}: is a token store of version {version}, and this focat reads version {STORE_VERSION};"
                 " run `focat prepare --overwrite`"
             )
+        if not isinstance(self.manifest.get("splits"), dict):
+            raise FocatError(f"{path}/manifest.json: names no splits; {_PREPARE_AGAIN}")
+
+    def find_damage(self) -> str | None:
+        """Read all files and compare them with their checksums; return what is wrong, or None.
+
+        A store of 90 MB, 1.6 million pairs, takes a tenth of a second.
+        """
+        keys = self.manifest.get("keys")
+        for name in ("tokenizer", *self.splits):
+            damage = stage_damage(self.path / name)
+            if damage is not None:
+                return damage
+            if not isinstance(keys, dict) or stage_key(self.path / name) != keys.get(name):
+                return f"{self.path}/{name} is not the one that manifest.json names"
+        for name, described in self.manifest["splits"].items():
+            if read_json_object(self.path / name / "split.json", _PREPARE_AGAIN) != described:
+                return f"{self.path}/manifest.json does not match {name}/split.json"
+        return None
+
+    def verify(self) -> None:
+        """Refuse a store that was damaged after it was made, before anything is trained on it."""
+        damage = self.find_damage()
+        if damage is not None:
+            raise FocatError(f"{damage}; {_PREPARE_AGAIN}")
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -105,33 +128,66 @@ class Store:
         return float(self.manifest["splits"]["train"]["source"]["average_length"])
 
 
+def finish_stage(folder: Path, key: str) -> None:
+    """Write the key of a stage and the checksums of its files, which makes its folder complete."""
+    digests = {file.name: sha256(file) for file in sorted(folder.iterdir())}
+    write_json(folder / _STAGE, {"key": key, "sha256": digests})
+
+
+def stage_key(folder: Path) -> str | None:
+    """Return the key of the stage that `focat prepare` made in a folder; None if the folder holds no such stage."""
+    try:
+        key = read_json_object(folder / _STAGE, "").get("key")
+    except FocatError:
+        return None
+    return key if isinstance(key, str) else None
+
+
+def stage_damage(folder: Path) -> str | None:
+    """Compare the files of a stage with their checksums; return what is wrong, or None."""
+    try:
+        expected = read_json_object(folder / _STAGE, "").get("sha256")
+    except FocatError:
+        return f"{folder / _STAGE} is missing or damaged"
+    if not isinstance(expected, dict) or not expected:
+        return f"{folder / _STAGE} has no checksums"
+    for name, digest in expected.items():
+        path = folder / Path(name).name
+        try:
+            if sha256(path) != digest:
+                return f"{path} does not match its checksum"
+        except OSError as error:
+            return f"{path} cannot be read ({error.strerror})"
+    return None
+
+
 def open_split(folder: Path) -> Split:
     """Open the arrays of a split, memory-mapped.
 
     Raises:
         FocatError: a file is missing, or its size is not what split.json says.
     """
-    try:
-        described = json.loads((folder / "split.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise FocatError(f"{folder}/split.json: is missing or damaged; delete the store and prepare it again") from None
+    described = read_json_object(folder / "split.json", _PREPARE_AGAIN)
 
     def mapped(name: str, dtype: str, length: int) -> Any:
         path = folder / name
         expected, found = np.dtype(dtype).itemsize * length, path.stat().st_size if path.exists() else 0
         if found != expected:
-            raise FocatError(f"{path}: has {found} bytes instead of {expected}; delete the store and prepare it again")
+            raise FocatError(f"{path}: has {found} bytes instead of {expected}; {_PREPARE_AGAIN}")
         return np.memmap(path, dtype, "r", shape=(length,)) if length else np.empty(0, dtype)
 
-    pairs = described["pairs"]
-    source, target = (
-        Sentences(
-            mapped(f"{side}.tokens", described["dtype"], described[side]["tokens"]),
-            mapped(f"{side}.offsets", "<i8", pairs + 1),
+    try:
+        pairs = described["pairs"]
+        source, target = (
+            Sentences(
+                mapped(f"{side}.tokens", described["dtype"], described[side]["tokens"]),
+                mapped(f"{side}.offsets", "<i8", pairs + 1),
+            )
+            for side in SIDES
         )
-        for side in SIDES
-    )
-    return Split(source, target, mapped("documents", "<i8", described["documents"] + 1))
+        return Split(source, target, mapped("documents", "<i8", described["documents"] + 1))
+    except (KeyError, TypeError, ValueError):
+        raise FocatError(f"{folder}/split.json: does not describe a split; {_PREPARE_AGAIN}") from None
 
 
 class SplitWriter:

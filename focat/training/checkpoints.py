@@ -5,18 +5,24 @@ A checkpoint is written atomically, with a checksum of every file; one that was 
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from focat.errors import FocatError
-from focat.files import PARTIAL_SUFFIX, atomic_folder, sha256, write_atomic, write_json
+from focat.files import (
+    PARTIAL_SUFFIX,
+    atomic_folder,
+    delete_folder,
+    read_json_object,
+    sha256,
+    write_atomic,
+    write_json,
+)
 from focat.progress import Progress
 from focat.run import CHECKSUMS, Run
 from focat.windows.loader import Position
@@ -97,34 +103,41 @@ def prune_checkpoints(run: Run, state: TrainingState, keep: int) -> None:
         if int(folder.name) in wanted:
             (folder / _TRAINING).unlink(missing_ok=True)  # the larger part; the weights are kept
         else:
-            folder.rename(folder.with_name(f"{folder.name}.old{PARTIAL_SUFFIX}"))  # atomic, unlike deletion
+            delete_folder(folder)
     for leftover in (run.path / "checkpoints").glob(f"*{PARTIAL_SUFFIX}"):
         shutil.rmtree(leftover)
 
 
 def load_checkpoint(run: Run, progress: Progress) -> tuple[TrainingState, Path] | None:
-    """The last checkpoint that training can resume from, or None if there is none; damaged ones are reported.
+    """The last checkpoint that training can resume from, or None if a run has none yet; damaged ones are reported.
 
     Raises:
-        FocatError: all of them are damaged.
+        FocatError: there are checkpoints, but training can resume from none of them.
     """
-    damaged = []
-    for folder in reversed(run.checkpoints()):
-        if not (folder / _TRAINING).exists():
-            continue
-        damage = _find_damage(folder)
-        if damage is None:
-            content = json.loads((folder / _STATE).read_text(encoding="utf-8"))
-            content["validations"] = [(update, value) for update, value in content["validations"]]
-            return TrainingState(**content), folder
-        progress.log(f"{folder} is damaged ({damage}); resuming from the checkpoint before it")
-        damaged.append(folder)
-    if damaged:
-        raise FocatError(
-            f"{run.path}: all checkpoints that training can resume from are damaged; give another "
-            "training.output_dir, and training.init_from with the weights of an older checkpoint"
-        )
-    return None
+    checkpoints = run.checkpoints()
+    if not checkpoints:
+        return None
+    pruned = [folder for folder in checkpoints[:-1] if not (folder / _TRAINING).exists()]  # by us, all but the last two
+    for folder in reversed(checkpoints):
+        damage = None if folder in pruned else _find_damage(folder)
+        if damage is not None:
+            progress.log(f"{folder} is damaged ({damage}); resuming from the checkpoint before it")
+        elif folder not in pruned:
+            return _read_state(folder), folder
+    raise FocatError(
+        f"{run.path}: no checkpoint is whole enough to resume from; give another training.output_dir, and "
+        f"training.init_from={run.path} to begin with its weights"
+    )
+
+
+def _read_state(folder: Path) -> TrainingState:
+    """Read the state of training of a checkpoint whose checksums are right."""
+    content = read_json_object(folder / _STATE, "use another checkpoint")
+    try:
+        content["validations"] = [(int(update), float(value)) for update, value in content["validations"]]
+        return TrainingState(**content)
+    except (KeyError, TypeError, ValueError):
+        raise FocatError(f"{folder / _STATE}: does not hold the state of training; use another checkpoint") from None
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, parameters: dict[str, nn.Parameter]) -> dict[str, Tensor]:
@@ -157,8 +170,10 @@ def training_tensors(folder: Path) -> dict[str, Tensor]:
 
 def _find_damage(folder: Path) -> str | None:
     try:
-        sums: dict[str, Any] = json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))
-        wrong = [name for name, expected in sums.items() if sha256(folder / name) != expected]
-    except (OSError, ValueError) as error:
-        return str(error)
+        sums = read_json_object(folder / CHECKSUMS, "")
+        wrong = [name for name in (_STATE, _TRAINING, _WEIGHTS) if sha256(folder / name) != sums.get(name)]
+    except FocatError:
+        return f"{CHECKSUMS} is missing or damaged"
+    except OSError as error:
+        return f"{Path(str(error.filename)).name} cannot be read: {error.strerror}"
     return f"{wrong[0]} does not match its checksum" if wrong else None

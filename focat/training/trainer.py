@@ -63,6 +63,8 @@ def train(settings: Settings, progress: Progress) -> TrainingState:
     """
     with init_distributed(settings.training.device) as processes:
         store = Store(settings.data.store)
+        if processes.is_main:
+            store.verify()
         with _locked(settings.training.output_dir) if processes.is_main else nullcontext():
             run = Run.create(settings, store) if processes.is_main else Run(settings.training.output_dir)
             processes.barrier()

@@ -17,6 +17,7 @@ from focat.corpus.prepare import _EvenSample, prepare
 from focat.corpus.readers import read_documents
 from focat.corpus.store import Store
 from focat.errors import FocatError
+from focat.files import PARTIAL_SUFFIX
 from focat.progress import NULL_PROGRESS, Progress
 
 WORDS = {"cat": "Katze", "dog": "Hund", "house": "Haus", "sees": "sieht", "the": "das", "2": "2", "жук": "Käfer"}
@@ -282,6 +283,80 @@ def test_a_corpus_that_cleaning_empties_is_refused(tmp_path: Path) -> None:
     ):
         prepare(data, NULL_PROGRESS)
     assert files_in(data.store) == {}
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("name", ["tokenizer/notes.txt", "train/raw.en", "dev/raw.en", "test/raw.en", "manifest.json"])
+def test_what_prepare_did_not_make_is_refused_and_kept(tmp_path: Path, name: str, overwrite: bool) -> None:
+    """The folder of the store may be one that the user keeps other things in."""
+    data = settings(tmp_path)
+    file = data.store / name
+    file.parent.mkdir(parents=True)
+    file.write_text('{"name": "mine"}')
+    with pytest.raises(FocatError, match=r"move it away, or give another data\.store"):
+        prepare(data, NULL_PROGRESS, overwrite)
+    assert files_in(data.store) == {name: b'{"name": "mine"}'}
+
+
+def test_only_unfinished_files_of_prepare_are_deleted(tmp_path: Path) -> None:
+    data = settings(tmp_path)
+    data.store.mkdir()
+    for name in ("notes.unfinished", f"notes{PARTIAL_SUFFIX}", "train.unfinished"):
+        (data.store / name).write_text("mine")
+    (data.store / f"train{PARTIAL_SUFFIX}").mkdir()
+    prepare(data, NULL_PROGRESS)
+    for name in ("notes.unfinished", f"notes{PARTIAL_SUFFIX}", "train.unfinished"):
+        assert (data.store / name).read_text() == "mine"
+    assert not (data.store / f"train{PARTIAL_SUFFIX}").exists()
+
+
+# ------------------------------------------------------------------------------------------------ damage
+
+
+STORED = [
+    "tokenizer/source.model",
+    "tokenizer/tokenizer.json",
+    "train/source.tokens",
+    "train/split.json",
+    "dev/documents",
+]
+
+
+@pytest.mark.parametrize("name", [*STORED, "manifest.json"])
+@pytest.mark.parametrize("how", ["flipped", "emptied", "missing"])
+def test_damage_to_a_store_is_mended_by_prepare_and_refused_by_training(tmp_path: Path, name: str, how: str) -> None:
+    """Also damage that no size shows: one bit of an array."""
+    data = settings(tmp_path)
+    prepare(data, NULL_PROGRESS)
+    before = files_in(data.store)
+    path = data.store / name
+    content = bytearray(path.read_bytes())
+    number = content.index(b'"average_length": ') + 18 if name == "manifest.json" else len(content) // 2
+    content[number] ^= 1
+    path.write_bytes(content if how == "flipped" else b"")
+    if how == "missing":
+        path.unlink()
+    with pytest.raises(FocatError, match="run `focat prepare`"):
+        Store(data.store).verify()
+    prepare(data, NULL_PROGRESS)
+    assert files_in(data.store) == before
+    Store(data.store).verify()
+
+
+def test_a_store_without_checksums_is_made_again_with_the_same_keys(tmp_path: Path) -> None:
+    """As focat 0.1 wrote it: with the same keys, runs that were begun on it can be resumed."""
+    data = settings(tmp_path)
+    prepare(data, NULL_PROGRESS)
+    before = files_in(data.store)
+    for stage in ("tokenizer", "train", "dev"):
+        path = data.store / stage / "stage.json"
+        path.write_text(json.dumps({"key": json.loads(path.read_text())["key"]}))
+    manifest = json.loads(before["manifest.json"]) | {"version": 1}
+    (data.store / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(FocatError, match="is a token store of version 1"):
+        Store(data.store)
+    prepare(data, NULL_PROGRESS)
+    assert files_in(data.store) == before
 
 
 # ------------------------------------------------------------------------------------------------ the sample

@@ -107,7 +107,7 @@ def test_a_split_without_sentences_can_be_opened(tmp_path: Path) -> None:
 def test_a_split_that_is_not_finished_does_not_exist(tmp_path: Path) -> None:
     with open_split_writer(tmp_path, characters()) as writer:
         writer.write(DOCUMENTS)
-    with pytest.raises(FocatError, match=r"split\.json: is missing or damaged"):
+    with pytest.raises(FocatError, match=r"split\.json: cannot be read"):
         open_split(tmp_path)
 
 
@@ -140,7 +140,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, damage: str) -> None
     path.write_bytes(content[:-3] if damage == "cut short" else content + b"xx")
     if damage == "missing":
         path.unlink()
-    with pytest.raises(FocatError, match=rf"{name}: .*; delete the store and prepare it again"):
+    with pytest.raises(FocatError, match=rf"{name}: .*; run `focat prepare` again"):
         open_split(tmp_path)
 
 

@@ -146,10 +146,22 @@ def test_when_all_are_damaged_nothing_is_overwritten(workspace: Workspace) -> No
         damage(folder / "state.json", "cut")
     before = {file: file.read_bytes() for file in workspace.run.rglob("*") if file.is_file()}
     output = workspace.train(expect=2)
-    assert output.splitlines()[-1].startswith(
-        f"focat: {workspace.run}: all checkpoints that training can resume from are damaged"
-    )
+    assert output.splitlines()[-1].startswith(f"focat: {workspace.run}: no checkpoint is whole enough to resume from")
     assert {file: file.read_bytes() for file in workspace.run.rglob("*") if file.is_file()} == before
+
+
+def test_a_run_without_a_state_to_resume_from_is_not_begun_anew(workspace: Workspace) -> None:
+    """A user may delete the larger half of all checkpoints to make room, and keep the weights."""
+    workspace.train()
+    for file in workspace.run.rglob("training.safetensors"):
+        file.unlink()
+    before = {file: file.read_bytes() for file in workspace.run.rglob("*") if file.is_file()}
+    output = workspace.train("training.budget.updates=20", expect=2).splitlines()[-1]
+    assert output.startswith(f"focat: {workspace.run}: no checkpoint is whole enough to resume from")
+    assert f"training.init_from={workspace.run}" in output
+    weights = {file: content for file, content in before.items() if file.suffix == ".safetensors"}
+    assert weights
+    assert {file: file.read_bytes() for file in weights} == weights
 
 
 def test_damaged_weights_are_refused_in_one_line(workspace: Workspace) -> None:

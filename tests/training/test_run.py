@@ -15,6 +15,7 @@ import torch
 from focat.config import load_settings
 from focat.corpus.store import Store
 from focat.errors import FocatError
+from focat.files import PARTIAL_SUFFIX
 from focat.run import Run, read_weights
 from focat.windows.loader import Loader
 from tests.training.runs import Workspace, last_checkpoint, records, same_tensors, weights_of
@@ -157,7 +158,7 @@ def test_a_run_that_was_killed_while_it_was_begun_can_be_begun_again(workspace: 
         if not files:
             shutil.rmtree(run)
             run.mkdir()
-            (run / "model.json.unfinished").touch()
+            (run / f"model.json{PARTIAL_SUFFIX}").touch()
         with pytest.raises(FocatError, match="holds no run"):
             Run.open(run)
         workspace.trainer()

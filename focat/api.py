@@ -122,12 +122,12 @@ class Model:
             format: text, jsonl, srt or vtt; by the name of the input if not given.
             split: the input is running text, to be split into sentences.
             scores: write the score of each translation.
-            overwrite: replace the output if it exists.
+            overwrite: replace the output if it exists, and fields of JSON lines that have the name of an added one.
             progress: where progress is shown.
             options: as of `translator`.
         """
         languages = (self.settings.data.source_language, self.settings.data.target_language) if split else None
-        written = OutputOptions(scores, options.get("nbest") or self.settings.decoding.nbest)
+        written = OutputOptions(scores, options.get("nbest") or self.settings.decoding.nbest, overwrite)
         job = Job(Path(input), Path(output), format, languages, written, overwrite)
         return run_job(job, self.translator(**options), self._digests(), progress)
 

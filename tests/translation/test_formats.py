@@ -7,6 +7,7 @@ import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -107,9 +108,23 @@ class TestText:
     def test_blank_lines_stand_between_documents(self, tmp_path: Path) -> None:
         text = "\n\nOne.\nTwo.\n \t\nThree.\n\n"
         assert sentences(text, "txt", tmp_path) == [["One.", "Two."], ["Three."]]
-        assert translated(text, "txt", str.upper, tmp_path) == b"\n\nONE.\nTWO.\n\nTHREE.\n\n"
+        assert translated(text, "txt", str.upper, tmp_path) == b"\n\nONE.\nTWO.\n \t\nTHREE.\n\n"
 
-    @pytest.mark.parametrize("text", ["a\r\nb\r\n\r\nc", "a", "", "\n", "a\n\n", "\r\n"])
+    def test_carriage_returns_end_lines_where_no_line_feed_does(self, tmp_path: Path) -> None:
+        assert sentences("One.\rTwo.\r\rThree.", "txt", tmp_path) == [["One.", "Two."], ["Three."]]
+        assert translated("One.\r\rTwo.\r", "txt", str.upper, tmp_path) == b"ONE.\r\rTWO.\r"
+        assert sentences("One.\rTwo.\nThree.", "txt", tmp_path) == [["One.\rTwo.", "Three."]]
+        assert sentences('["a"]\r["b"]', "jsonl", tmp_path) == [["a"], ["b"]]
+        assert sentences("One. Two.\r\rThree.", "txt", tmp_path, split=("en", "de")) == [["One.", "Two.", "Three."]]
+
+    @pytest.mark.parametrize("line", ["\x00", "\x07\x1b", "\x7f"])
+    def test_a_line_of_control_characters_is_no_boundary(self, line: str, tmp_path: Path) -> None:
+        """Neither in the input nor in the output, where it stays as it is."""
+        text = f"One.\n{line}\nTwo.\n"
+        assert sentences(text, "txt", tmp_path) == [["One.", "Two."]]
+        assert translated(text, "txt", str.upper, tmp_path) == text.upper().encode()
+
+    @pytest.mark.parametrize("text", ["a\r\nb\r\n\r\nc", "a", "", "\n", "a\n\n", "\r\n", "a\r", "\r", "a\n \n\t"])
     def test_ends_of_lines_stay(self, text: str, tmp_path: Path) -> None:
         assert translated(text, "txt", same, tmp_path) == text.encode()
 
@@ -125,7 +140,9 @@ class TestText:
         content = "".join(f"{line}\n" for line in lines)
         out = translated(content, "txt", on_one_line, folder).decode()
         assert out.count("\n") == len(lines)
-        assert len(out.splitlines()) == len(lines)  # even for a reader with its own idea of lines
+        # even for a reader with its own idea of lines, unless nothing in a line is to be translated: that stays
+        kept = "".join(f"{'x' if on_one_line(line) else line}\n" for line in lines)
+        assert len(out.splitlines()) == len(kept.splitlines())
 
     def test_scores_and_alternatives_are_columns(self, tmp_path: Path) -> None:
         (tmp_path / "a.txt").write_text("Eins\n\nZwei\n")
@@ -158,6 +175,51 @@ class TestJsonLines:
     def test_what_was_there_stays(self, line: object, expected: object, tmp_path: Path) -> None:
         out = translated(json.dumps(line) + "\n", "jsonl", str.upper, tmp_path)
         assert json.loads(out) == expected
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            '"n": 1e400',
+            '"n": 1.10',
+            '"n": -0.0,"m":[1.0 , 2]',
+            '"inner": {"a": 1, "a": 2}',
+            '"escaped": "\\u00e9\\/"',
+            '"half": "\\udc00"',
+            '"big": 1' + "0" * 5000,
+        ],
+    )
+    def test_what_was_there_stays_as_it_was_written(self, fields: str, tmp_path: Path) -> None:
+        line = f' {{ {fields} , "source" : "One." }} '
+        out = translated(line + "\n", "jsonl", str.upper, tmp_path).decode()
+        assert out == line.removesuffix("} ") + ', "translation": "ONE."} \n'
+
+    def test_blank_lines_stay_and_end_no_document(self, tmp_path: Path) -> None:
+        first, second, third = (f'{{"document": {i}, "source": "One."}}\n' for i in (1, 1, 2))
+        assert sentences(f"{first} \t\n{second}\n{third}", "jsonl", tmp_path) == [["One.", "One."], ["One."]]
+        assert b"\n \t\n{" in translated(f"{first} \t\n{second}", "jsonl", same, tmp_path)
+
+    @pytest.mark.parametrize(
+        ("line", "field", "options"),
+        [
+            ('{"source": "a", "translation": "mine"}', "translation", {}),
+            ('{"sentences": ["a"], "translations": ["mine"]}', "translations", {}),
+            ('{"score": 1, "source": "a"}', "score", {"scores": True}),
+            ('{"source": "a", "nbest": 1}', "nbest", {"nbest": 2}),
+        ],
+    )
+    def test_a_field_of_that_name_is_replaced_only_if_asked(
+        self, line: str, field: str, options: dict[str, Any], tmp_path: Path
+    ) -> None:
+        with pytest.raises(FocatError, match=rf"line 2: has a field `{field}` already; rename it, or overwrite"):
+            translated(f'["a"]\n{line}\n', "jsonl", same, tmp_path, options=OutputOptions(**options))
+        (tmp_path / "a.jsonl").write_text(line)
+        (segment,) = read_segments(
+            InputLines(tmp_path / "a.jsonl"), "jsonl", OutputOptions(**options, replace_fields=True)
+        )
+        found = Translation("a", "b", -0.5, (Alternative("b", -0.5),))
+        written = json.loads(segment.write([found]), object_pairs_hook=list)
+        assert [name for name, _ in written].count(field) == 1
+        assert "mine" not in str(written)
 
     def test_documents(self, tmp_path: Path) -> None:
         lines: list[object] = [["a", "b"], ["c"], "d", "e"]
@@ -192,7 +254,8 @@ class TestJsonLines:
             ('{"sentences": ["a", 3]}', "line 2: entry 2 of `sentences` is not a string"),
             ('{"sentences": null}', "line 2: `sentences` is neither"),
             ('["\\ud800"]', r"line 2: holds \\ud800, half of a surrogate pair"),
-            ('{"source": "a", "b": "\\udc00"}', r"line 2: holds \\udc00"),
+            ('{"source": "a", "id": 1, "source": "b"}', "line 2: has two fields `source`; remove one"),
+            ('{"id": 1, "source": "a", "id": 2}', "line 2: has two fields `id`; remove one"),
             ("[" * 100_000, "line 2: not JSON that can be read"),
         ],
     )
@@ -271,14 +334,14 @@ class TestSubtitles:
 
     def test_a_number_right_above_a_timing_is_that_of_the_cue(self, tmp_path: Path) -> None:
         cues = "1\n00:00:01,000 --> 00:00:02,000\nTom needs it.\n7\n00:00:03,000 --> 00:00:04,000\n12\n"
-        cues += "8\n00:00:05,000 --> 00:00:06,000\nI --> you\n"
-        assert sentences(cues, "srt", tmp_path) == [["Tom needs it.", "12", "I --> you"]]
+        cues += "8\n00:00:05,000 --> 00:00:06,000\nI -> you\n"
+        assert sentences(cues, "srt", tmp_path) == [["Tom needs it.", "12", "I -> you"]]
         bare = cues.replace("1\n00:00:01", "00:00:01", 1)  # its cues have no numbers, so this is what someone says
         assert sentences(bare, "srt", tmp_path)[0][0] == "Tom needs it. 7"
 
     def test_an_arrow_in_a_translation_is_no_timing(self, tmp_path: Path) -> None:
         cue = "1\n00:00:01,000 --> 00:00:02,000\nHi.\n"
-        once = translated(cue, "srt", lambda _: "00:00:01,000 --> 00:00:02,000", tmp_path)
+        once = translated(cue, "srt", lambda _: "1 --> 2", tmp_path)
         assert translated(once, "srt", str.upper, tmp_path) == once  # still one cue
 
     @pytest.mark.parametrize(

@@ -35,6 +35,8 @@ class OutputOptions:
 
     scores: bool = False
     nbest: int = 1
+    replace_fields: bool = False
+    """Replace fields of JSON lines that have the name of one that is added, instead of refusing them."""
 
     @property
     def plain(self) -> bool:

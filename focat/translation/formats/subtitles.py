@@ -15,16 +15,22 @@ from dataclasses import dataclass
 from functools import partial
 
 from focat.errors import FocatError
-from focat.translation.formats.lines import InputLines, split_line_end
+from focat.translation.formats.lines import ANY_LINE, InputLines, split_line_end
 from focat.translation.formats.segments import FileSegment, verbatim
 from focat.translation.result import Translation
 
 _WIDTH = 42  # characters of a line: what broadcasters ask for
+_MAX_BALANCED = 200  # words of an utterance that is broken into lines of similar length; no cue to be read has more
 _TIME = r"(?:\d+:)?\d{1,2}:\d{2}[.,]\d{1,3}"
 _TIMING = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s.*)?$")
-_NEARLY_TIMING = re.compile(r"\s*\d+(?:[:.,]\d+)+\s*-{1,3}>\s*\d")  # a mistyped one
-_OVERRIDES = re.compile(r"(?:\{\\[^}]*\})+")  # {\an8} and the like, in front of a cue
-_TAG = re.compile(r"</?[A-Za-z0-9][^<>]*>|\{\\[^}]*\}")
+_ARROW = "-->"
+# a mistyped timing: a time and some other arrow, or two times and nothing else
+_NEARLY_TIMING = re.compile(
+    r"\s*\d[\d\s]*[:.,][\d\s:.,;<]*(?:[-‐‑–—−=]\s*)+>|\s*(?:\d+\s*:\s*\d+\s*:\s*\d+[\s.,;<\d]*[-‐‑–—−=>]*\s*){2}$"
+)
+_OVERRIDES = re.compile(r"(?:\{\\[^{}]*\})+")  # {\an8} and the like, in front of a cue
+_TAG = re.compile(r"</?[A-Za-z0-9][^<>]*>|\{\\[^{}]*\}")
+_VOICE = re.compile(r"<v[.\s][^<>]*>")  # who speaks, in WebVTT
 _OPENING = re.compile(r"\s*(<([A-Za-z]+)[^<>/]*>)")
 _UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u4e00-\u9fff]")  # Thai and Lao, Japanese, Chinese
 _DASH = re.compile(r"\s*[-‐‑–—]\s*(?=\S)")  # starts an utterance where two people speak
@@ -35,11 +41,11 @@ def srt_segments(lines: InputLines) -> Iterator[FileSegment]:
     between: list[str] = []  # lines that are not part of a cue's text
     body: list[str] = []
     number, start, cues = None, 0, 0  # of the cue whose text is being read
-    for line in lines:
+    for line in lines.with_any_end():
         if _is_timing(line, lines):
             text, rest = _without_next_number(body, number, line_follows=True)
             if cues:
-                yield cue_segment(start, text, _srt_unescape, _srt_escape)
+                yield from _paragraphs(start, text, _srt_unescape, _srt_escape)
             before = [*between, *rest]
             number = _number(before)
             yield verbatim(lines.number, "".join([*before, line]))
@@ -50,7 +56,7 @@ def srt_segments(lines: InputLines) -> Iterator[FileSegment]:
             between.append(line)
     if cues:
         text, rest = _without_next_number(body, number)
-        yield cue_segment(start, text, _srt_unescape, _srt_escape)
+        yield from _paragraphs(start, text, _srt_unescape, _srt_escape)
         between = rest
     elif any(line.strip("\ufeff \t\r\n") for line in between):
         raise FocatError(
@@ -64,12 +70,12 @@ def vtt_segments(lines: InputLines) -> Iterator[FileSegment]:
     between: list[str] = []
     body: list[str] | None = None  # the text of the cue that is being read
     start = 0
-    for line in lines:
+    for line in lines.with_any_end():
         if lines.number == 1 and not re.match(r"\ufeff?WEBVTT(?:[ \t\r\n]|$)", line):
             raise lines.error("does not begin with WEBVTT; is this WebVTT? (format names others)")
         timing = _is_timing(line, lines)
-        if body is not None and (timing or not line.strip()):  # a blank line ends a cue, and so does the next one
-            yield cue_segment(start, body, _vtt_unescape, _vtt_escape)
+        if body is not None and (timing or not line.strip("\r\n")):  # an empty line ends a cue, and so does a timing
+            yield from _voices(start, body)
             body = None
         if body is not None:
             body.append(line)
@@ -79,18 +85,18 @@ def vtt_segments(lines: InputLines) -> Iterator[FileSegment]:
             yield verbatim(lines.number, "".join(between))
             between, body, start = [], [], lines.number + 1
     if body is not None:
-        yield cue_segment(start, body, _vtt_unescape, _vtt_escape)
+        yield from _voices(start, body)
     if lines.number == 0:
         raise FocatError(f"{lines.path}: is empty; a WebVTT file begins with WEBVTT")
     yield verbatim(lines.number, "".join(between))
 
 
 def _is_timing(line: str, lines: InputLines) -> bool:
-    """Whether this line is the timing of a cue; a mistyped one is an error, lest its cue be lost."""
+    """Whether this line is the timing of a cue; a mistyped one is an error, or its cue would be text of another."""
     if _TIMING.match(line):
         return True
-    if _NEARLY_TIMING.match(line):
-        raise lines.error(f"{line.strip()}: is no timing like `00:00:01,000 --> 00:00:02,000`; correct it")
+    if _ARROW in line or _NEARLY_TIMING.match(line):
+        raise lines.error(f"{line.strip()[:80]}: is no timing like `00:00:01,000 --> 00:00:02,000`; correct it")
     return False
 
 
@@ -157,11 +163,33 @@ class Cue:
         return self.opening + self.eol.join(lines) + self.closing + self.end
 
 
+def _voices(line: int, body: Sequence[str]) -> Iterator[FileSegment]:
+    """The segments of a WebVTT cue: where several people speak, each part is a sentence of its own."""
+    text = "".join(body)
+    starts = [match.start() for match in _VOICE.finditer(text)] if len(set(_VOICE.findall(text))) > 1 else []
+    for start, end in itertools.pairwise(sorted({0, *starts, len(text)})):
+        part = text[start:end]
+        said = part.rstrip(" \t")
+        yield from _paragraphs(line, ANY_LINE.findall(said), _vtt_unescape, _vtt_escape)
+        yield verbatim(line, part[len(said) :])
+        line += len(ANY_LINE.findall(part)) - (not part.endswith(("\r", "\n")))
+
+
+def _paragraphs(
+    line: int, body: Sequence[str], unescape: Callable[[str], str], escape: Callable[[str], str]
+) -> Iterator[FileSegment]:
+    """The segments of a cue's text: what stands between blank lines, and these."""
+    for blank, group in itertools.groupby(body, key=lambda text: not text.strip()):
+        texts = list(group)
+        yield verbatim(line, "".join(texts)) if blank else cue_segment(line, texts, unescape, escape)
+        line += len(texts)
+
+
 def cue_segment(
     line: int, body: Sequence[str], unescape: Callable[[str], str], escape: Callable[[str], str]
 ) -> FileSegment:
     """The segment of a cue's text; `unescape` and `escape` convert from and to the format's own spelling."""
-    texts = [text for text, _ in map(split_line_end, body) if text.strip()]
+    texts = [text for text, _ in map(split_line_end, body)]
     opening, texts, closing, every_line = _enclosed(texts)
     lost = "styling of some words" if any(_TAG.search(text) for text in texts) else None
     utterances = [
@@ -190,7 +218,9 @@ def _enclosed(texts: list[str]) -> tuple[str, list[str], str, bool]:
         tag, close = match[1], f"</{match[2]}>"
         inside = [texts[0][match.end() :], *texts[1:]]
         closers = sum(text.count(close) for text in inside)
-        if closers == 0 and match[2] == "v":  # who speaks; WebVTT lets the whole cue be theirs
+        if (
+            closers == 0 and match[2] == "v" and not _VOICE.search(opening)
+        ):  # who speaks; WebVTT lets the whole cue be theirs
             opening, texts = opening + tag, inside
         elif closers == 1 and inside[-1].rstrip().endswith(close) and not any(tag in text for text in inside):
             opening, closing = opening + tag, close + closing
@@ -232,7 +262,10 @@ def break_lines(text: str, lines: int, width: int) -> list[str]:
         half = max(width // 2, 1)
         step = -(-len(text) // max(-(-len(text) // half), 1)) or 1
         return [text[i : i + step] for i in range(0, len(text), step)] if _UNSPACED.search(text) else [text]
-    lines = min(max(lines, len(textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False))), len(words))
+    wrapped = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    if len(words) > _MAX_BALANCED:
+        return wrapped
+    lines = min(max(lines, len(wrapped)), len(words))
     ends = list(itertools.accumulate(len(word) + 1 for word in words))  # where each word ends, with a space after it
 
     def cost(first: int, last: int) -> float:
@@ -263,7 +296,7 @@ def _srt_unescape(text: str) -> str:
 
 
 def _srt_escape(line: str) -> str:
-    return line.replace("-->", "→")  # or it might be read as a timing
+    return line.replace(_ARROW, "→")  # or it might be read as a timing
 
 
 def _vtt_unescape(text: str) -> str:

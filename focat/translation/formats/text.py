@@ -25,10 +25,10 @@ _SENTENCE_END = re.compile(r"[.!?:…。！？।؟]['\"”’»“)\]]*$")
 
 
 def text_segments(lines: InputLines, options: OutputOptions) -> Iterator[FileSegment]:
-    """A segment for each line. A blank line ends a document, and stays empty."""
+    """A segment for each line. A blank line ends a document; it stays as it is, like all in which nothing is said."""
     for text, end in lines.plain():
-        if is_blank(text):
-            yield verbatim(lines.number, end, ends_document=True)
+        if not on_one_line(text):
+            yield verbatim(lines.number, text + end, ends_document=is_blank(text))
         else:
             yield FileSegment(lines.number, (text,), partial(_write_line, options, end))
 
@@ -55,7 +55,7 @@ def running_text_segments(lines: InputLines, source_language: str, target_langua
             yield from _paragraph_segments(first, block, source_language, separator)
             block = []
         if blank:
-            yield verbatim(lines.number, end)
+            yield verbatim(lines.number, text + end)
         else:
             first = first if block else lines.number
             block.append((text, end))

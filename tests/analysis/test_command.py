@@ -57,12 +57,12 @@ def test_everything_about_three_systems(workshop):
 
 def test_what_it_prints(workshop):
     said = workshop.analyse(workshop / "focused", "--by", "layer", "--windows", "1,4", "--trials", "100")
-    for words in ("Attention by layer", "mean-then-entropy", "Losses per token", "Window sizes", "all context", "["):
+    for words in ("Attention by layer", "mean-then-entropy", "Losses per token", "by window size", "all context", "["):
         assert words in said
     only = workshop.analyse(workshop / "focused", "--analyses", "losses")
     assert "Losses per token" in only
     assert "Attention" not in only
-    assert "Window sizes" not in only
+    assert "by window size" not in only
 
 
 def test_the_validation_of_training_is_found_again(workshop):

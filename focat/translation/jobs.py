@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from focat.files import atomic_file, check_parent_folder, disk_errors, sha256
 from focat.progress import Progress
 from focat.translation.formats import FileSegment, InputLines, OutputOptions, format_of, read_segments
 from focat.translation.formats.lines import STDIN
-from focat.translation.journal import Journal, JournaledDecoder, open_journal
+from focat.translation.journal import Journal, JournaledDecoder, open_journal, written_output
 from focat.translation.result import Translation
 from focat.translation.translator import Translator
 
@@ -53,8 +54,9 @@ class Job:
 
     @property
     def journal(self) -> Path:
-        """The journal, which exists until the job is done."""
-        return self.output.with_name(self.output.name + JOURNAL)
+        """The journal, which exists until the job is done: beside the file itself, if the output is a link to it."""
+        output = self.output.resolve() if self.output.is_symlink() else self.output
+        return output.with_name(output.name + JOURNAL)
 
     def segments(self) -> Iterator[FileSegment]:
         """The segments of the input."""
@@ -67,10 +69,18 @@ class Job:
             check_parent_folder(self.output)
             if self.input != STDIN and self.output.exists() and self.output.samefile(self.input):
                 raise FocatError(f"{self.output}: is the input; give another output")
-            if self.output.exists() and not self.overwrite and not self.journal.exists():
-                raise FocatError(f"{self.output}: exists; give another file, or overwrite it")
+            self.check_output(written_output(self.journal))
         segments = self.segments()  # refuses options that do not go together
         return None if self.readable_once else sum(len(segment.sentences) for segment in segments)
+
+    def check_output(self, expected: list[int] | None) -> None:
+        """Refuse an output that exists, unless it may be overwritten or is the expected file."""
+        if not self.overwrite and self.output_id() not in (None, expected):
+            raise FocatError(f"{self.output}: exists; give another file, or overwrite it")
+
+    def output_id(self) -> list[int] | None:
+        """Identifies the output and its state; None if there is none."""
+        return _file_id(self.output.stat()) if self.output.exists() else None
 
 
 @dataclass
@@ -120,10 +130,12 @@ def run_job(job: Job, translator: Translator, weights: list[str], progress: Prog
             raise FocatError("standard output is closed; give an output file")
         stats = _translate(job, translator, total, progress, sys.stdout.buffer, None)
     else:
+        before = job.output_id()
         with open_journal(job.journal, _identity(job, translator, weights), job.overwrite) as journal:
-            with _output(job.output) as out:
+            with _output(job.output, journal) as out:
                 stats = _translate(job, translator, total, progress, out, journal)
                 journal.finish()
+                job.check_output(before)  # someone may have written it in the meantime
             journal.remove()
     for note in stats.notes():
         progress.log(note)
@@ -164,13 +176,20 @@ def _identity(job: Job, translator: Translator, weights: list[str]) -> dict[str,
 
 
 @contextmanager
-def _output(path: Path) -> Iterator[BinaryIO]:
-    """A file that appears when the block ends, compressed if its suffix says so."""
+def _output(path: Path, journal: Journal) -> Iterator[BinaryIO]:
+    """A file that appears when the block ends, compressed if its suffix says so; the journal knows which it is."""
     with atomic_file(path) as file:
         compressed = _compressed(path, file)
         yield compressed
         if compressed is not file:
             compressed.close()
+        file.flush()
+        journal.record_output(_file_id(os.fstat(file.fileno())))
+
+
+def _file_id(file: os.stat_result) -> list[int]:
+    """Tells a file from any other, and from itself after a change."""
+    return [file.st_ino, file.st_size, file.st_mtime_ns]
 
 
 def _compressed(path: Path, file: BinaryIO) -> BinaryIO:

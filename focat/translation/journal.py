@@ -1,7 +1,8 @@
 """The journal of a translation job: results that were computed so far, so that an interrupted job can be resumed.
 
 Records are appended whole, each with its length and checksum; a record that was torn when its writer was killed is
-dropped. The first record identifies the job. Each of the others holds the results of one wave, from when the decoder
+dropped. The first record identifies the job. The last says which file was written as the output.
+Each of the others holds the results of one wave, from when the decoder
 had nothing to do until it was idle again: a wave is either replayed or decoded as a whole, in the same batches, so
 that a resumed job gives the same bytes as an uninterrupted one.
 """
@@ -68,6 +69,24 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
             file.close()
 
 
+def written_output(path: Path) -> list[int] | None:
+    """What the last record of a journal says of the output that was written; None if the job did not come so far."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    position, last = len(_MAGIC), None
+    while content.startswith(_MAGIC) and position + _HEADER.size <= len(content):
+        length, checksum = _HEADER.unpack_from(content, position)
+        position += _HEADER.size
+        last = content[position : position + length]
+        if len(last) != length or zlib.crc32(last) != checksum:
+            return None
+        position += length
+    record = json.loads(zlib.decompress(last)) if last is not None else None
+    return record.get("output") if isinstance(record, dict) else None
+
+
 class Journal:
     """A file of records that exists until its job is done."""
 
@@ -87,7 +106,11 @@ class Journal:
 
     def read(self) -> list[_Step] | None:
         """The next wave of an earlier run; None after the last one."""
-        record: list[_Step] | None = self._read() if self.replaying else None
+        record: list[_Step] | dict[str, list[int]] | None = self._read() if self.replaying else None
+        if isinstance(record, dict):  # the output was written; it will be once more
+            self._file.seek(self._last_read)
+            self._file.truncate()
+            record = None
         self.replaying = record is not None
         self.has_results |= self.replaying
         return record
@@ -96,6 +119,10 @@ class Journal:
         """Record a wave."""
         self._write(steps)
         self.has_results = True
+
+    def record_output(self, file: list[int]) -> None:
+        """Record which file the output is, before it appears at its name."""
+        self._write({"output": file})
 
     def reject(self) -> None:
         """The wave that was read last is of another input: what comes through a pipe has changed.

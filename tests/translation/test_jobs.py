@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from focat.api import Model
 from focat.errors import FocatError
+from focat.files import atomic_file
 from focat.progress import NULL_PROGRESS
-from focat.translation.jobs import Job, run_job
+from focat.translation import jobs
+from focat.translation.jobs import JOURNAL, Job, run_job
+from focat.translation.journal import Journal
 
 
 def test_standard_output_may_be_closed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -17,3 +21,81 @@ def test_standard_output_may_be_closed(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(sys, "stdout", None)
     with pytest.raises(FocatError, match="standard output is closed; give an output file"):
         run_job(Job(tmp_path / "in.txt"), None, [], NULL_PROGRESS)  # type: ignore[arg-type]
+
+
+class TestOutputOfOthers:
+    """A file at the output's name that this job has not written is not replaced unless asked."""
+
+    def _kill(self, monkeypatch: pytest.MonkeyPatch, model: Model, folder: Path, call: str) -> None:
+        """Translate in.txt to out.txt, and stop as if killed when this call to the journal is made."""
+
+        def die(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        (folder / "in.txt").write_text("Where is the cat?\nIt is old.\n")
+        with monkeypatch.context() as patch:
+            patch.setattr(Journal, call, die)
+            with pytest.raises(KeyboardInterrupt):
+                model.translate_file(folder / "in.txt", folder / "out.txt")
+        assert (folder / f"out.txt{JOURNAL}").exists()
+
+    def test_after_a_kill(self, monkeypatch: pytest.MonkeyPatch, model: Model, tmp_path: Path) -> None:
+        self._kill(monkeypatch, model, tmp_path, "finish")
+        (tmp_path / "out.txt").write_text("mine")
+        with pytest.raises(FocatError, match=r"out.txt: exists; give another file, or overwrite it"):
+            model.translate_file(tmp_path / "in.txt", tmp_path / "out.txt")
+        assert (tmp_path / "out.txt").read_text() == "mine"
+        model.translate_file(tmp_path / "in.txt", tmp_path / "out.txt", overwrite=True)
+        assert (tmp_path / "out.txt").read_text() == model.translate("Where is the cat?\nIt is old.\n")
+
+    def test_after_a_kill_between_the_last_two_steps(
+        self, monkeypatch: pytest.MonkeyPatch, model: Model, tmp_path: Path
+    ) -> None:
+        """The output is there, and so is the journal, which knows that it is of this job: it is taken away."""
+        self._kill(monkeypatch, model, tmp_path, "remove")
+        expected = model.translate("Where is the cat?\nIt is old.\n")
+        assert (tmp_path / "out.txt").read_text() == expected
+        model.translate_file(tmp_path / "in.txt", tmp_path / "out.txt")
+        assert (tmp_path / "out.txt").read_text() == expected
+        assert not (tmp_path / f"out.txt{JOURNAL}").exists()
+
+    def test_changed_after_a_kill_between_the_last_two_steps(
+        self, monkeypatch: pytest.MonkeyPatch, model: Model, tmp_path: Path
+    ) -> None:
+        self._kill(monkeypatch, model, tmp_path, "remove")
+        with (tmp_path / "out.txt").open("a") as file:
+            file.write("my correction\n")
+        with pytest.raises(FocatError, match=r"out.txt: exists; give another file, or overwrite it"):
+            model.translate_file(tmp_path / "in.txt", tmp_path / "out.txt")
+        assert (tmp_path / "out.txt").read_text().endswith("my correction\n")
+
+    def test_written_while_the_job_runs(self, monkeypatch: pytest.MonkeyPatch, model: Model, tmp_path: Path) -> None:
+        (tmp_path / "in.txt").write_text("Where is the cat?\n")
+        finish = Journal.finish
+
+        def write_and_finish(journal: Journal) -> None:
+            (tmp_path / "out.txt").write_text("mine")
+            finish(journal)
+
+        monkeypatch.setattr(Journal, "finish", write_and_finish)
+        with pytest.raises(FocatError, match=r"out.txt: exists; give another file, or overwrite it"):
+            model.translate_file(tmp_path / "in.txt", tmp_path / "out.txt")
+        assert (tmp_path / "out.txt").read_text() == "mine"
+
+
+def test_one_job_at_a_time_under_any_name(model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two names of one file: a link and what it points to."""
+    (tmp_path / "in.txt").write_text("Where is the cat?\n")
+    (tmp_path / "link.txt").symlink_to(tmp_path / "out.txt")
+    tried = []
+
+    def meanwhile(path: Path) -> object:
+        if not tried:
+            tried.append(path)
+            with pytest.raises(FocatError, match="another process is at this job"):
+                model.translate_file(tmp_path / "in.txt", tmp_path / "link.txt")
+        return atomic_file(path)
+
+    monkeypatch.setattr(jobs, "atomic_file", meanwhile)
+    model.translate_file(tmp_path / "in.txt", tmp_path / "out.txt")
+    assert tried

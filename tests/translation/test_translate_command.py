@@ -283,12 +283,3 @@ class TestInterrupted:
         )
         workdir.translate("-o", "out.txt", "--overwrite")
         assert workdir.read("out.txt") == whole
-
-    def test_killed_between_the_last_two_steps(self, workdir: Workdir) -> None:
-        """The output is there, and so is the journal: the same command takes it away."""
-        workdir.translate("-o", "first.txt")
-        workdir.translate("-o", "out.txt")
-        (workdir.folder / f"out.txt{JOURNAL}").touch()
-        workdir.translate("-o", "out.txt")
-        assert workdir.read("out.txt") == workdir.read("first.txt")
-        assert not (workdir.folder / f"out.txt{JOURNAL}").exists()

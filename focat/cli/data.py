@@ -59,14 +59,17 @@ def inspect_command(
     before: Annotated[int, typer.Option(min=0, help="Context sentences in front of the current one.")] = 3,
     after: Annotated[int, typer.Option(min=0, help="Context sentences behind the current one.")] = 0,
     svg: Annotated[Path | None, opt.file("Also write the windows as a picture.")] = None,
+    overwrite: opt.Overwrite = False,
     json_file: opt.JsonFile = None,
 ) -> None:
     """Look into a token store: counts, lengths, suspicious pairs, and windows coloured by segment."""
     from focat.analysis.inspection import inspect_split
     from focat.config.schema import WindowSettings
     from focat.corpus.store import Store
+    from focat.files import check_output_file
     from focat.reporting.terminal.inspection import draw_windows, show_inspection
 
+    check_output_file(svg, overwrite)
     found = inspect_split(Store(store), split, WindowSettings(before=before, after=after), windows)
     show_inspection(found)
     if svg is not None:

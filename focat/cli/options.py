@@ -11,7 +11,7 @@ import typer
 
 from focat.choices import Precision, ScoringRule, TargetContext
 from focat.errors import ParameterError
-from focat.files import check_parent_folder
+from focat.files import check_output_file
 
 if TYPE_CHECKING:
     from focat.progress import Progress
@@ -29,6 +29,12 @@ def file(help: str, *names: str) -> Any:
     return typer.Option(*names, metavar="FILE", help=help)
 
 
+def _new_file(context: typer.Context, path: Path | None) -> Path | None:
+    """Refuse a file that exists, unless --overwrite is given, which is read before other options."""
+    check_output_file(path, context.params.get("overwrite", False))
+    return path
+
+
 ConfigFile = Annotated[
     Path, typer.Argument(metavar="CONFIG", help="Settings file (YAML), or a recipe such as focat:s4to4.")
 ]
@@ -43,11 +49,9 @@ DecodingOverrides = Annotated[
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder that `focat train` made.")]
 JsonFile = Annotated[
     Path | None,
-    typer.Option(
-        "--json", metavar="FILE", callback=check_parent_folder, help="Also write the figures to a file, as JSON."
-    ),
+    typer.Option("--json", metavar="FILE", callback=_new_file, help="Also write the figures to a file, as JSON."),
 ]
-Overwrite = Annotated[bool, flag("--overwrite", "Replace what exists.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", is_eager=True, help="Replace what exists.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 DeviceName = Annotated[str, typer.Option(metavar="DEVICE", help="auto, cpu, cuda or cuda:1.")]
 EnsembleRuns = Annotated[

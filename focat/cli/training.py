@@ -11,7 +11,11 @@ from focat.cli import options as opt
 
 
 def train_command(
-    config: opt.ConfigFile, overrides: opt.Overrides = None, quiet: opt.Quiet = False, json_file: opt.JsonFile = None
+    config: opt.ConfigFile,
+    overrides: opt.Overrides = None,
+    overwrite: opt.Overwrite = False,
+    quiet: opt.Quiet = False,
+    json_file: opt.JsonFile = None,
 ) -> None:
     """Train a system, or go on with training; `torchrun … -m focat train …` uses many GPUs."""
     from dataclasses import asdict

@@ -38,7 +38,7 @@ class Workshop:
     def record(self, *arguments: str | Path) -> dict[str, Any]:
         """The same; returns what it wrote as JSON."""
         file = self.folder / "analysis.json"
-        self.analyse(*arguments, "--json", file)
+        self.analyse(*arguments, "--json", file, "--overwrite")
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         return found
 

@@ -65,7 +65,10 @@ def test_closing_the_output_early_is_no_failure():
             "Invalid value for '--rule': 'mean' is not one of 'closest', 'next'",
         ),
         (["analyse", "run", "--windows", "0"], "--windows 0: give window sizes from 1"),
-        (["translate", "run", "in.txt", "--json", "in.txt"], "--json in.txt: is the input; give another file"),
+        (
+            ["translate", "run", "in.txt", "--json", "in.txt", "--overwrite"],
+            "--json in.txt: is the input; give another file",
+        ),
         (["translate", "run", "in.txt", "-o", "a", "--json", "a"], "--json a: is the output; give another file"),
     ],
 )
@@ -77,3 +80,26 @@ def test_wrong_arguments_are_one_line(words, expected, tmp_path):
 @pytest.mark.parametrize("command", [["compare", "a", "b"], ["evaluate", "run"], ["doctor"], ["prepare", "c.yaml"]])
 def test_a_file_of_figures_that_cannot_be_written_is_refused_before_any_work(command, tmp_path):
     assert refused(tmp_path, *command, "--json", "nowhere/f.json") == "nowhere/f.json: there is no folder nowhere"
+
+
+def test_every_command_that_writes_figures_refuses_a_file_that_exists():
+    for command in app.registered_commands:
+        parameters = command.callback.__annotations__
+        assert "overwrite" in parameters or "json_file" not in parameters, command.name
+
+
+@pytest.mark.parametrize("command", [["compare", "a", "b"], ["train", "c.yaml"], ["doctor"], ["inspect", "store"]])
+def test_a_file_of_figures_that_exists_is_refused_unless_overwritten(command, tmp_path):
+    (tmp_path / "f.json").write_text("mine")
+    line = "f.json: exists; give another file, or overwrite it"
+    assert refused(tmp_path, *command, "--json", "f.json") == line
+    assert (tmp_path / "f.json").read_text() == "mine"
+    if command[0] != "doctor":
+        for words in (["--json", "f.json", "--overwrite"], ["--overwrite", "--json", "f.json"]):
+            assert refused(tmp_path, *command, *words) != line
+
+
+def test_a_picture_that_exists_is_refused(tmp_path):
+    (tmp_path / "f.svg").write_text("mine")
+    line = "f.svg: exists; give another file, or overwrite it"
+    assert refused(tmp_path, "inspect", "store", "--svg", "f.svg") == line

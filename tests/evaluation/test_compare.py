@@ -64,7 +64,7 @@ def _write(path, records):
 
 
 def _findings(folder, *arguments):
-    done = focat(folder, "compare", *arguments, "--json", "found.json")
+    done = focat(folder, "compare", *arguments, "--json", "found.json", "--overwrite")
     record = json.loads((folder / "found.json").read_text(encoding="utf-8"))
     return record, {(f["baseline"], f["system"], f["column"]): f for f in record["findings"]}, done.stdout
 

@@ -228,5 +228,7 @@ def test_commands_of_the_documentation(folder):
     assert len(commands) == 10
     (folder / "test.de").write_text((folder / "ref.de").read_text())
     for command in commands:
+        if "--json" in command:
+            (folder / command[command.index("--json") + 1]).unlink(missing_ok=True)  # it is not overwritten
         if command != ["doctor"]:
             focat(folder, *command)

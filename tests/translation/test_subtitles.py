@@ -97,18 +97,18 @@ def test_a_line_of_blanks_does_not_end_a_vtt_cue(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["{\\an8" * 24_000, "<i>" * 24_000, "<v A>" * 24_000, "{\\an8}" * 24_000, "<" * 24_000]
+    "text", ["{\\an8" * 72_000, "<i>" * 72_000, "<v A>" * 72_000, "{\\an8}" * 72_000, "<" * 72_000]
 )
 def test_tags_without_end_take_no_time(text: str, tmp_path: Path) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     translated(f"1\n{TIMING}\n{text} Hi.\n", "srt", lambda _: "Ho.", tmp_path)
-    assert time.perf_counter() - start < 1.5
+    assert time.process_time() - start < 5  # quadratic time would be more than a minute
 
 
 def test_a_cue_of_thousands_of_words_takes_no_time() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     found = break_lines("word " * 20_000, 2, 42)
-    assert time.perf_counter() - start < 1.5
+    assert time.process_time() - start < 5
     assert " ".join(found).split() == ["word"] * 20_000
     assert max(map(len, found)) <= 42
 

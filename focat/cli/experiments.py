@@ -35,7 +35,8 @@ def reproduce_command(
     ] = None,
     overrides: opt.Overrides = None,
     folder: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where to work; reproduced/PLAN if not given.")
+        Path | None,
+        typer.Option("--folder", metavar="FOLDER", help="Where to work; reproduced/PLAN if not given."),
     ] = None,
     only: Annotated[
         list[str] | None, typer.Option(metavar="SYSTEM", help="Work on this system alone. Repeatable.")

@@ -53,7 +53,8 @@ JsonFile = Annotated[
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", is_eager=True, help="Replace what exists.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
-DeviceName = Annotated[str, typer.Option(metavar="DEVICE", help="auto, cpu, cuda or cuda:1.")]
+# Named, because some versions of typer take a metavar that is the name in capitals for the option itself.
+DeviceName = Annotated[str, typer.Option("--device", metavar="DEVICE", help="auto, cpu, cuda or cuda:1.")]
 EnsembleRuns = Annotated[
     list[Path] | None,
     typer.Option("--ensemble", metavar="RUN", help="Another run, to average probabilities with. Repeatable."),

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 RENAMED = {  # settings of earlier versions
+    "data.cleaning.max_ratio": "data.cleaning.max_length_ratio",
     "decoding.max_extra": "decoding.max_length_offset",
     "decoding.max_ratio": "decoding.max_length_ratio",
     "model.feedforward": "model.d_ff",

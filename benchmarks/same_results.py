@@ -1,7 +1,7 @@
 """Shows that two checkouts of focat give the same results: what one computes is recorded, and two records are compared.
 
-    python -m benchmarks.same_results record --checkout OLD --work /tmp/old --output old.json
-    python -m benchmarks.same_results record --checkout NEW --work /tmp/new --output new.json
+    python -m benchmarks.same_results record --checkout OLD --work old --output old.json
+    python -m benchmarks.same_results record --checkout NEW --work new --output new.json
     python -m benchmarks.same_results compare old.json new.json --renames renames.yaml --expected expected.yaml
     python -m benchmarks.same_results words
 

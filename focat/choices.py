@@ -31,6 +31,9 @@ ANALYSES: tuple[AnalysisName, ...] = get_args(AnalysisName)
 DropSide = Literal["both", "source", "target"]
 """Side of a window from which context sentences are dropped."""
 DROP_SIDES: tuple[DropSide, ...] = get_args(DropSide)
+Sinusoids = Literal["fairseq", "marian"]
+"""Whose frequencies sinusoidal positions have."""
+SINUSOIDS: tuple[Sinusoids, ...] = get_args(Sinusoids)
 AttentionDetail = Literal["layer", "head"]
 """How finely attention is shown."""
 ScoreFormat = Literal["tsv", "jsonl"]

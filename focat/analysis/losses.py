@@ -126,7 +126,9 @@ def _token_losses(system: AnalysedSystem, batch: Batch) -> tuple[Tensor, Tensor]
     model, smoothing = system.model, system.settings.objective.label_smoothing
     hidden = model(batch.source, batch.target)
     weights = token_weights(batch.target, 1.0)
-    _, smoothed, plain = chunked_loss(hidden, model.output_weight, batch.target.tokens, weights, smoothing, _CHUNK)
+    _, smoothed, plain = chunked_loss(
+        hidden, model.output_weight, batch.target.tokens, weights, smoothing, _CHUNK, bias=model.output_bias
+    )
     return smoothed, plain
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 from typing_extensions import TypedDict
 
-from focat.choices import TargetContext
+from focat.choices import Sinusoids, TargetContext
 from focat.config.data import DataSettings, FilePath, SettingsSection
 from focat.errors import ParameterError
 
@@ -117,13 +117,22 @@ class ModelSettings(SettingsSection):
     (CoWord dropout of Fernandes et al., 2021)."""
     norm: Literal["post", "pre"] = "post"
     """Layer normalisation after each block (the paper) or before it."""
-    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
     """Non-linearity of the feed-forward blocks."""
     embeddings: Literal["separate", "tied", "shared"] = "tied"
     """`tied`: target embedding and output projection are one matrix; `shared`: the source embedding too, which needs a
     joint vocabulary; `separate`: three matrices."""
+    output_bias: bool = False
+    """Add a bias to the logits, one number for each token of the target vocabulary, as Marian does."""
+    start_embedding: Literal["learned", "zero"] = "learned"
+    """Embedding of the decoder's start symbol: a row of the target embedding, or zero, as in Marian."""
     positions: Literal["sinusoidal", "learned", "rotary"] = "sinusoidal"
     """Position encoding."""
+    sinusoids: Sinusoids = "fairseq"
+    """Frequencies of sinusoidal positions in a model of width d: those of fairseq, 1/10000^(i/(d/2−1)), or of Marian,
+    1/10000^(i/(d/2)), which models of Marian need."""
+    position_offset: NonNegativeInt = 0
+    """Sinusoidal position of the first token; 0 in Marian, padding index + 1 in fairseq and M2M100."""
     shift: NonNegativeInt | Literal["avg-corpus", "avg-sequence"] = 0
     """Segment shift: every sentence of a window starts this many positions later than it would. `avg-corpus` is the
     mean sentence length of the training corpus, `avg-sequence` that of each window's source."""
@@ -158,6 +167,9 @@ class ModelSettings(SettingsSection):
             )
         if self.global_layers is not None and self.attention != "group":
             raise ValueError("global_layers needs attention: group")
+        for name, default in (("sinusoids", "fairseq"), ("position_offset", 0)):
+            if getattr(self, name) != default and self.positions != "sinusoidal":
+                raise ValueError(f"{name}: {getattr(self, name)} needs positions: sinusoidal")
         return self
 
 

@@ -81,4 +81,4 @@ def replace_linear(
         for name, child in list(module.named_children()):
             if isinstance(child, nn.Linear):
                 setattr(module, name, linear(child.weight, child.bias))
-    return changed, linear(model.output_weight, None)
+    return changed, linear(model.output_weight, model.output_bias)

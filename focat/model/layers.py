@@ -5,12 +5,16 @@ What a window adds (masks, rotations) comes in as tensors made once for a batch,
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from focat.config.schema import ModelSettings
 from focat.model.attention import CrossAttention, LayerKV, SelfAttention, WeightsOut, init_blocks
 from focat.model.positions import RotaryAngles
+
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
 
 
 class Residual(nn.Module):
@@ -57,7 +61,7 @@ class FeedForward(nn.Module):
             gate, up = hidden.chunk(2, -1)
             hidden = F.silu(gate) * up
         else:
-            hidden = F.relu(hidden) if self.activation == "relu" else F.gelu(hidden)
+            hidden = _ACTIVATIONS[self.activation](hidden)
         output: Tensor = self.down_proj(self.dropout(hidden))
         return output
 

@@ -11,6 +11,7 @@ import math
 import torch
 from torch import Tensor
 
+from focat.choices import Sinusoids
 from focat.config.schema import WindowSettings
 from focat.windows.batch import PaddedSequences
 
@@ -48,13 +49,17 @@ def furthest_position(windows: WindowSettings, shift: int | str) -> int:
     return 2 * windows.max_tokens + windows.size
 
 
-def sinusoids(positions: Tensor, width: int) -> Tensor:
-    """Sine half, then cosine half, with frequencies 1/10000^(i/(width/2-1)).
+def sinusoids(positions: Tensor, width: int, kind: Sinusoids = "fairseq") -> Tensor:
+    """Sine half, then cosine half, with frequencies 1/10000^(i/(width/2-1)), or Marian's 1/10000^(i/(width/2)).
 
-    Computed for the positions of each batch rather than looked up, so that no position lies beyond a table.
+    Computed for the positions of each batch rather than looked up, so that no position lies beyond a table. Marian's
+    are computed in float64, as the tables of other toolkits are; fairseq computes its own in float32.
     """
-    angles = _angles(positions, width // 2, last=max(width // 2 - 1, 1))
-    return torch.cat((angles.sin(), angles.cos()), -1)  # (windows, length, width)
+    if kind == "marian":
+        angles = _angles(positions, width // 2, last=width // 2, dtype=torch.float64)
+    else:
+        angles = _angles(positions, width // 2, last=max(width // 2 - 1, 1))
+    return torch.cat((angles.sin(), angles.cos()), -1).float()  # (windows, length, width)
 
 
 def rope_angles(positions: Tensor, head_width: int) -> RotaryAngles:
@@ -71,7 +76,7 @@ def apply_rope(x: Tensor, angles: RotaryAngles) -> Tensor:
     return rotated.to(x.dtype)
 
 
-def _angles(positions: Tensor, frequencies: int, last: int) -> Tensor:
-    """Position times 1/10000^(i/last), for i below `frequencies`; (windows, length, frequencies) in float32."""
-    exponents = torch.arange(frequencies, device=positions.device, dtype=torch.float32) / last
-    return positions.float()[..., None] * torch.exp(exponents * -math.log(10000.0))
+def _angles(positions: Tensor, frequencies: int, last: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Position times 1/10000^(i/last), for i below `frequencies`; (windows, length, frequencies)."""
+    exponents = torch.arange(frequencies, device=positions.device, dtype=dtype) / last
+    return positions.to(dtype)[..., None] * torch.exp(exponents * -math.log(10000.0))

@@ -75,6 +75,7 @@ class Transformer(nn.Module):
         self.target_embedding = _embedding(target_vocabulary, width, PAD)
         self.source_embedding = None if settings.embeddings == "shared" else _embedding(source_vocabulary, width, PAD)
         self.output = _embedding(target_vocabulary, width) if settings.embeddings == "separate" else None
+        self.output_bias = nn.Parameter(torch.zeros(target_vocabulary)) if settings.output_bias else None
         learned, rows = settings.positions == "learned", furthest_position(windows, shift)
         self.source_positions = _embedding(rows, width) if learned else None
         self.target_positions = _embedding(rows, width) if learned else None
@@ -89,7 +90,7 @@ class Transformer(nn.Module):
 
     @property
     def output_weight(self) -> Tensor:
-        """(target vocabulary, width): the output projection, which has no bias."""
+        """(target vocabulary, width): the output projection; its bias, if it has one, is `output_bias`."""
         return (self.target_embedding if self.output is None else self.output).weight
 
     @property
@@ -98,7 +99,7 @@ class Transformer(nn.Module):
 
     def project(self, hidden: Tensor) -> Tensor:
         """Logits over the target vocabulary, (…, target vocabulary)."""
-        return F.linear(hidden, self.output_weight)
+        return F.linear(hidden, self.output_weight, self.output_bias)
 
     def forward(self, source: PaddedSequences, target: PaddedSequences) -> Tensor:
         """Teacher forcing: the representation that predicts each token of `target`, (windows, target length, width)."""
@@ -257,6 +258,8 @@ class Transformer(nn.Module):
         """The sum of token, position and segment embeddings."""
         width = self.settings.d_model
         x = table(sequences.tokens) * math.sqrt(width)  # (windows, length, width)
+        if self.settings.start_embedding == "zero":
+            x = x.masked_fill((sequences.tokens == START)[..., None], 0.0)
         rope = None
         if self.settings.positions == "rotary":
             rope = rope_angles(positions, width // self.settings.heads)
@@ -264,7 +267,8 @@ class Transformer(nn.Module):
             # the furthest row serves for all beyond it, which no window has and only a runaway hypothesis reaches
             x = x + learned(positions.clamp(max=learned.num_embeddings - 1))
         else:
-            x = x + sinusoids(positions, width).to(x.dtype)
+            positions = positions + self.settings.position_offset
+            x = x + sinusoids(positions, width, self.settings.sinusoids).to(x.dtype)
         x = x.to(_working_precision(x))
         if self.segment_embedding is None:
             return Embedded(self.dropout(x), None, rope)

@@ -76,6 +76,7 @@ def chunked_loss(
     smoothing: float,
     chunk: int,
     kernel: Kernel | None = None,
+    bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The weighted sum of label-smoothed losses, and the loss of every token with and without smoothing.
 
@@ -86,15 +87,17 @@ def chunked_loss(
         smoothing: label smoothing.
         chunk: tokens whose logits exist at the same time.
         kernel: a faster implementation of `losses_and_gradient`.
+        bias: (vocabulary,) added to the logits.
 
     Returns:
         The sum, (), which alone has a gradient; label-smoothed and plain losses, (windows, length) each.
     """
     if not torch.is_grad_enabled():  # parameters require a gradient even then
-        hidden, projection = hidden.detach(), projection.detach()
+        hidden, projection, bias = hidden.detach(), projection.detach(), None if bias is None else bias.detach()
     total, smoothed, plain = _ChunkedLoss.apply(  # type: ignore[no-untyped-call]
         hidden.reshape(-1, hidden.shape[-1]),
         projection,
+        bias,
         labels.reshape(-1),
         weights.reshape(-1),
         smoothing,
@@ -112,6 +115,7 @@ class _ChunkedLoss(torch.autograd.Function):
         ctx: Any,
         hidden: Tensor,
         projection: Tensor,
+        bias: Tensor | None,
         labels: Tensor,
         weights: Tensor,
         smoothing: float,
@@ -121,13 +125,16 @@ class _ChunkedLoss(torch.autograd.Function):
         matrix = projection.to(hidden.dtype)  # (vocabulary, width)
         if not hidden.is_cuda:
             chunk = min(chunk, max(1, _CPU_LOGITS // len(matrix)))
-        needs_gradient = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
+        needs_gradient = any(ctx.needs_input_grad)
         hidden_gradient = torch.empty_like(hidden) if needs_gradient else None
         projection_gradient = torch.zeros_like(projection) if needs_gradient else None
+        bias_gradient = torch.zeros_like(bias) if needs_gradient and bias is not None else None
         smoothed, plain = (torch.empty(len(labels), device=hidden.device) for _ in range(2))
         for start in range(0, len(labels), chunk):
             part = slice(start, start + chunk)
             logits = hidden[part] @ matrix.T  # (chunk, vocabulary)
+            if bias is not None:
+                logits += bias
             if hidden_gradient is None or projection_gradient is None:
                 smoothed[part], plain[part] = label_smoothed_losses(logits, labels[part], smoothing)
                 continue
@@ -137,14 +144,17 @@ class _ChunkedLoss(torch.autograd.Function):
                 projection_gradient.addmm_(gradient.T, hidden[part])
             else:
                 projection_gradient += gradient.T @ hidden[part]
-        ctx.save_for_backward(hidden_gradient, projection_gradient)
+            if bias_gradient is not None:
+                bias_gradient += gradient.sum(0, dtype=bias_gradient.dtype)
+        ctx.save_for_backward(hidden_gradient, projection_gradient, bias_gradient)
         ctx.mark_non_differentiable(smoothed, plain)
         return (smoothed * weights).sum(), smoothed, plain
 
     @staticmethod
     def backward(ctx: Any, scale: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        hidden_gradient, projection_gradient = ctx.saved_tensors
-        return hidden_gradient * scale.to(hidden_gradient.dtype), projection_gradient * scale, *[None] * 5
+        hidden, projection, bias = ctx.saved_tensors
+        gradients = hidden * scale.to(hidden.dtype), projection * scale, None if bias is None else bias * scale
+        return *gradients, *[None] * 5
 
 
 def label_smoothed_losses(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:

@@ -45,8 +45,16 @@ class TrainingStep(nn.Module):
         """
         hidden = self.model(source, target)
         weights = token_weights(target, discount)
-        projection = self.model.output_weight
-        return chunked_loss(hidden, projection, target.tokens, weights, self.smoothing, self.chunk, self.kernel)
+        return chunked_loss(
+            hidden,
+            self.model.output_weight,
+            target.tokens,
+            weights,
+            self.smoothing,
+            self.chunk,
+            self.kernel,
+            self.model.output_bias,
+        )
 
 
 def uses_compile(training: TrainingSettings, device: torch.device) -> bool:

@@ -49,7 +49,13 @@ def dev_losses(
             hidden = model(here.source, here.target)
             weights = token_weights(here.target, 1.0)
             _, smoothed, plain = chunked_loss(
-                hidden, model.output_weight, here.target.tokens, weights, smoothing, chunk
+                hidden,
+                model.output_weight,
+                here.target.tokens,
+                weights,
+                smoothing,
+                chunk,
+                bias=model.output_bias,
             )
         losses = losses + LossSums.from_tokens(here.target, smoothed, plain)
     return LossSums(processes.all_reduce_sum(losses.sums))

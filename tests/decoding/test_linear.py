@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -13,6 +15,7 @@ from focat.decoding.linear import Int8Linear, PackedLinear, can_pack
 from focat.decoding.requests import Request
 from tests.decoding.slow_search import scored, small
 from tests.decoding.test_engine import source, tokens_of
+from tests.model.examples import MARIAN
 
 
 @pytest.mark.parametrize("rows", [1, 3, 64, 200])
@@ -30,8 +33,9 @@ def test_only_plain_floats_are_packed() -> None:
 
 
 @pytest.mark.skipif(not can_pack(small(words=20).float()), reason="this build of torch cannot")
-def test_packed_layers_find_what_the_model_says() -> None:
-    model = small(words=20, scale=1.0).float()
+@pytest.mark.parametrize("variant", [{}, MARIAN])
+def test_packed_layers_find_what_the_model_says(variant: dict[str, Any]) -> None:
+    model = small(words=20, scale=1.0, **variant).float()
     before = [parameter.clone() for parameter in model.parameters()]
     requests = [Request(source(2, 2, words=20, seed=seed), sentences=2, max_length=8) for seed in range(6)]
     engine = Engine([model], SearchSettings())
@@ -51,8 +55,9 @@ def test_an_eight_bit_layer_is_nearly_exact_and_independent_of_its_batch() -> No
     assert torch.equal(layer(x[1:2, :1]), layer(x)[1:2, :1])
 
 
-def test_eight_bit_layers_find_nearly_what_floats_find() -> None:
-    model = small(words=20, scale=1.0).float()
+@pytest.mark.parametrize("variant", [{}, MARIAN])
+def test_eight_bit_layers_find_nearly_what_floats_find(variant: dict[str, Any]) -> None:
+    model = small(words=20, scale=1.0, **variant).float()
     before = [parameter.clone() for parameter in model.parameters()]
     requests = [
         Request(source(2, 2, words=20, seed=seed), prefix=[6, 7, SEPARATOR], sentences=2, max_length=8)

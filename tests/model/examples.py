@@ -13,6 +13,7 @@ from focat.windows.batch import PaddedSequences
 from focat.windows.segments import segments_of
 
 VOCABULARY = 20
+MARIAN = {"activation": "silu", "output_bias": True, "start_embedding": "zero", "sinusoids": "marian"}
 
 
 def window(*lengths: int, seed: int = 0) -> list[int]:

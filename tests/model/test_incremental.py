@@ -15,7 +15,7 @@ from focat.corpus.vocabulary import PAD, START
 from focat.model import EncoderOutput, Transformer
 from focat.windows.batch import PaddedSequences
 from focat.windows.segments import decoder_input
-from tests.model.examples import pair, side, tiny, window
+from tests.model.examples import MARIAN, pair, side, tiny, window
 
 SEGMENTS = [
     {"segment_embeddings": kind, "segment_embeddings_at": where}
@@ -46,6 +46,16 @@ def test_step_by_step_is_teacher_forcing(positions: str, shift: Any, attention: 
         for chunks in ([1] * length, [3, 1, length - 4]):
             stepped = step_by_step(model, memory, target, chunks)
             torch.testing.assert_close(stepped[real], forced[real], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("variant", [MARIAN, MARIAN | {"position_offset": 2}, {"position_offset": 2, "norm": "pre"}])
+def test_models_of_other_toolkits_step_by_step(variant: dict[str, Any]) -> None:
+    source, target = pair()
+    real = target.tokens != PAD
+    model = tiny(7, **variant)
+    memory = model.encode(source)
+    stepped = step_by_step(model, memory, target, [3, 1, target.tokens.shape[1] - 4])
+    torch.testing.assert_close(stepped[real], model.decode(memory, decoder_input(target))[real], atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("attention", ["full", "long-short", "group"])

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from focat.choices import SINUSOIDS, Sinusoids
 from focat.config.schema import WindowSettings
 from focat.corpus.vocabulary import SEPARATOR
 from focat.model.positions import (
@@ -80,13 +81,15 @@ def test_learned_positions_cover_every_window(source: list[int], target: list[in
         assert max(slow_positions(tokens, shift)) < rows
 
 
+@pytest.mark.parametrize("kind", SINUSOIDS)
 @pytest.mark.parametrize("width", [2, 8, 512])
-def test_sinusoids_are_the_published_table(width: int) -> None:
+def test_sinusoids_are_the_published_table(width: int, kind: Sinusoids) -> None:
     positions = [0, 1, 2, 13, 99, 1300]
-    found = sinusoids(torch.tensor([positions]), width)[0]
+    found = sinusoids(torch.tensor([positions]), width, kind)[0]
     half = width // 2
+    last = half if kind == "marian" else max(half - 1, 1)
     for row, position in zip(found.tolist(), positions, strict=True):
-        angles = [position / 10000 ** (i / max(half - 1, 1)) for i in range(half)]
+        angles = [position / 10000 ** (i / last) for i in range(half)]
         wanted = [math.sin(angle) for angle in angles] + [math.cos(angle) for angle in angles]
         assert row == pytest.approx(wanted, abs=1e-7 * (position + 5))  # an angle in float32 has seven digits
 

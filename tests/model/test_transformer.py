@@ -15,7 +15,7 @@ from focat.corpus.vocabulary import PAD, START
 from focat.errors import FocatError
 from focat.model import Transformer, transformer
 from focat.windows.batch import PaddedSequences
-from tests.model.examples import VOCABULARY, pair, side, tiny, window
+from tests.model.examples import MARIAN, VOCABULARY, pair, side, tiny, window
 from tests.model.test_positions import slow_positions
 
 EVERYTHING = {
@@ -66,10 +66,13 @@ def slow_forward(model: Transformer, source: list[int], target: list[int], shift
 
     def embed(tokens: list[int], table: str) -> list[Tensor]:
         embedded = []
+        last = width // 2 if settings.sinusoids == "marian" else width // 2 - 1
         for token, position in zip(tokens, slow_positions(tokens, shift), strict=True):
-            angles = [position / 10000 ** (i / (width // 2 - 1)) for i in range(width // 2)]
+            angles = [(position + settings.position_offset) / 10000 ** (i / last) for i in range(width // 2)]
             encoding = [math.sin(angle) for angle in angles] + [math.cos(angle) for angle in angles]
             row = weights[f"{table}.weight"][token]
+            if token == START and settings.start_embedding == "zero":
+                row = torch.zeros_like(row)
             embedded.append(row * math.sqrt(width) + torch.tensor(encoding, dtype=row.dtype))
         return embedded
 
@@ -118,15 +121,23 @@ def slow_forward(model: Transformer, source: list[int], target: list[int], shift
     for i in range(settings.decoder_layers):
         xs = run(xs, f"decoder.{i}", decoder=True)
     xs = norm(xs, "decoder_norm") if pre else xs
-    return [weights["target_embedding.weight"] @ x for x in xs]
+    return [weights["target_embedding.weight"] @ x + weights.get("output_bias", 0.0) for x in xs]
 
 
 @pytest.mark.parametrize(
-    ("shift", "norm", "activation"), [(0, "post", "relu"), (7, "post", "gelu"), (7, "pre", "swiglu")]
+    ("shift", "variant"),
+    [
+        (0, {}),
+        (7, {"activation": "gelu"}),
+        (7, {"activation": "swiglu", "norm": "pre"}),
+        (0, MARIAN),
+        (7, MARIAN | {"position_offset": 3}),
+        (7, {"position_offset": 2, "norm": "pre"}),
+    ],
 )
-def test_logits_are_those_of_a_walk_through_the_window(shift: int, norm: str, activation: str) -> None:
+def test_logits_are_those_of_a_walk_through_the_window(shift: int, variant: dict[str, Any]) -> None:
     source, target = window(2, 1, 3, seed=1), window(1, 3, 2, seed=2)
-    model = tiny(shift=shift, norm=norm, activation=activation)
+    model = tiny(shift=shift, **variant)
     found = model.project(model(side(source, window(5, 5)), side(target, window(6, 5))))[0]
     for logits, wanted in zip(found, slow_forward(model, source, target, shift), strict=False):
         torch.testing.assert_close(logits, wanted, atol=1e-5, rtol=0)
@@ -142,6 +153,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"shift": "avg-sequence", "attention": "group", "norm": "pre", "global_layers": (1,)},
     {"shift": 3, "positions": "rotary", "segment_embeddings": "sinusoidal"},
     {"shift": 3, "positions": "learned", "activation": "swiglu", "embeddings": "shared"},
+    MARIAN,
 ]
 
 

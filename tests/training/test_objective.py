@@ -75,9 +75,11 @@ def example(dtype: torch.dtype = torch.float32) -> tuple[PaddedSequences, Tensor
     return target, hidden, projection
 
 
-def loss_in_one_piece(target: PaddedSequences, hidden: Tensor, projection: Tensor, discount: float) -> Tensor:
+def loss_in_one_piece(
+    target: PaddedSequences, hidden: Tensor, projection: Tensor, discount: float, bias: Tensor | None = None
+) -> Tensor:
     """The same in float64 by PyTorch's own cross entropy, all logits at once."""
-    logits = hidden.double() @ projection.double().T
+    logits = F.linear(hidden.double(), projection.double(), None if bias is None else bias.double())
     losses = F.cross_entropy(logits.flatten(0, 1), target.tokens.flatten(), reduction="none", label_smoothing=SMOOTHING)
     return (losses * torch.tensor(weights_slowly(target, discount), dtype=torch.float64).flatten()).sum()
 
@@ -95,6 +97,23 @@ def test_chunks_have_the_value_and_gradient_of_the_whole(chunk: int, discount: f
     torch.testing.assert_close(total.double(), expected, rtol=1e-6, atol=0)
     for found, wanted in zip(gradients, expected_gradients, strict=True):
         torch.testing.assert_close(found, wanted, rtol=1e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_bias_has_its_part_in_value_and_gradient(dtype: torch.dtype) -> None:
+    target, hidden, projection = example(dtype)
+    bias = torch.linspace(-3, 3, VOCABULARY).requires_grad_()
+    inputs = [hidden, projection, bias]
+    expected = loss_in_one_piece(target, hidden, projection, 0.01, bias)
+    total, _, _ = chunked_loss(
+        hidden, projection, target.tokens, token_weights(target, 0.01), SMOOTHING, chunk=7, bias=bias
+    )
+    exact = dtype == torch.float32
+    torch.testing.assert_close(total.double(), expected, rtol=1e-6 if exact else 1e-2, atol=0)
+    gradients = torch.autograd.grad(3 * total, inputs), torch.autograd.grad(3 * expected, inputs)
+    for found, wanted in zip(*gradients, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=2e-6 if exact else 0.1)
+    assert gradients[0][2].dtype == torch.float32
 
 
 def test_losses_of_each_token() -> None:

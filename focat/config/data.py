@@ -169,6 +169,8 @@ class TokenizerSettings(SettingsSection):
     """A SentencePiece model to use for the source instead of training one (for both sides if joint)."""
     target_model: FilePath | None = None
     """A SentencePiece model for the target; needs `joint: false`."""
+    from_run: FilePath | None = None
+    """A run whose tokenizer to use, so that training can start from its weights (`training.init_from`)."""
 
     @model_validator(mode="after")
     def _models_come_in_pairs(self) -> TokenizerSettings:
@@ -176,6 +178,8 @@ class TokenizerSettings(SettingsSection):
             raise ValueError("target_model needs joint: false; with joint: true, source_model serves both sides")
         if not self.joint and (self.source_model is None) != (self.target_model is None):
             raise ValueError("with joint: false, give both source_model and target_model, or neither")
+        if self.from_run is not None and self.source_model is not None:
+            raise ValueError("give source_model or from_run, not both")
         return self
 
 

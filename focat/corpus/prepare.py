@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from focat.config.data import AnyCorpus, CleaningSettings, Corpus, DataSettings
+from focat.config.data import AnyCorpus, CleaningSettings, Corpus, DataSettings, TokenizerSettings
 from focat.corpus.cleaning import Cleaner
 from focat.corpus.document import Document
 from focat.corpus.readers import read_documents
@@ -148,7 +148,7 @@ def _tokenizer_stage(settings: DataSettings, key: str, progress: Progress) -> To
     if _is_complete(folder, key):
         return Tokenizer.load(folder)
     source, target = _EvenSample(settings.tokenizer.sample), _EvenSample(settings.tokenizer.sample)
-    if settings.tokenizer.source_model is None:
+    if settings.tokenizer.source_model is None and settings.tokenizer.from_run is None:
         with progress.bar("reading train", "pairs") as bar:
             cleaner = Cleaner(settings.cleaning)
             for document in cleaner.clean_all(_documents(settings.train)):
@@ -198,8 +198,8 @@ def _stage_keys(settings: DataSettings, inputs: dict[str, Inputs]) -> dict[str, 
         "cleaning": settings.cleaning.model_dump(),
         "normalisation": settings.normalisation.model_dump(),
     }
-    tokenizer = settings.tokenizer.model_dump(mode="json", exclude={"source_model", "target_model"})
-    models = [model for model in (settings.tokenizer.source_model, settings.tokenizer.target_model) if model]
+    tokenizer = settings.tokenizer.model_dump(mode="json", exclude={"source_model", "target_model", "from_run"})
+    models = _tokenizer_files(settings.tokenizer)
     keys = {
         "tokenizer": digest_of(
             [made_by, tokenizer, [_digest(model) for model in models], None if models else inputs["train"]]
@@ -208,6 +208,14 @@ def _stage_keys(settings: DataSettings, inputs: dict[str, Inputs]) -> dict[str, 
     for name, files in inputs.items():
         keys[name] = digest_of([made_by, keys["tokenizer"], files])
     return keys
+
+
+def _tokenizer_files(settings: TokenizerSettings) -> list[Path]:
+    """The files of a tokenizer that is brought along; none if it is trained."""
+    if settings.from_run is not None:
+        folder = settings.from_run / "tokenizer"
+        return [folder / "tokenizer.json", *sorted(folder.glob("*.model")), *sorted(folder.glob("*.pieces.json"))]
+    return [model for model in (settings.source_model, settings.target_model) if model]
 
 
 def _inputs(corpora: Iterable[Corpus]) -> Inputs:

@@ -2,6 +2,8 @@
 
 Normalisation (lower-casing, Unicode form) is part of the tokenizer, so that inference repeats what training did.
 Whatever the text, `decode(encode(text))` is the normalised text, byte for byte, if the model has byte fallback.
+
+Models of other toolkits have SentencePiece too, but a list of pieces of their own with other ids: `ForeignVocabulary`.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 
@@ -21,7 +24,7 @@ from numpy.typing import NDArray
 from focat.config.data import NormalisationSettings, TokenizerSettings
 from focat.corpus.vocabulary import SPECIALS
 from focat.errors import FocatError
-from focat.files import write_atomic, write_json
+from focat.files import read_json_object, write_atomic, write_json
 from focat.hardware import cores
 
 # SentencePiece writes a space as ▁ and would read a ▁ of the text back as a space. A character that Unicode reserves
@@ -40,6 +43,13 @@ class Vocabulary:
         self.normalisation = normalisation
         self._pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
         self.size: int = self._pieces.get_piece_size() + SPECIALS
+
+    def __eq__(self, other: object) -> bool:
+        """Whether every text has the same tokens in both."""
+        if not isinstance(other, Vocabulary):
+            return NotImplemented
+        mine, theirs = ((v.model, v.normalisation, getattr(v, "listed", None)) for v in (self, other))
+        return mine == theirs
 
     def normalise(self, text: str) -> str:
         """The form of the text that the model sees, and that `decode` gives back."""
@@ -66,6 +76,55 @@ class Vocabulary:
         return ("<P>", "<B>", "<E>", "<S>")[token] if token < SPECIALS else self._pieces.id_to_piece(token - SPECIALS)
 
 
+@dataclass(frozen=True)
+class PieceList:
+    """The pieces of a model of another toolkit in the order of its ids, without those that are special ids here."""
+
+    pieces: tuple[str, ...]
+    unknown: int
+    """Index of the piece that stands for all that are not listed."""
+    prefix: str | None = None
+    """A piece in front of every sentence, as `>>deu<<`, which tells a multilingual model the target language."""
+
+
+class ForeignVocabulary(Vocabulary):
+    """A vocabulary of another toolkit: SentencePiece splits the text, and a list of pieces gives the ids.
+
+    Text is split as that toolkit does it: a ▁ in it becomes a space, and so on.
+    """
+
+    def __init__(self, model: bytes, normalisation: NormalisationSettings, listed: PieceList) -> None:
+        super().__init__(model, normalisation)
+        self.listed = listed
+        self.size = len(listed.pieces) + SPECIALS
+        self._ids = {piece: id for id, piece in enumerate(listed.pieces, SPECIALS)}
+        self._unknown = listed.unknown + SPECIALS
+        self._prefix = [] if listed.prefix is None else [self._ids[listed.prefix]]
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of one sentence, the prefix first; never a special id."""
+        return self._to_ids(self._pieces.encode(self.normalise(text), out_type=str))
+
+    def encode_all(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The tokens of many sentences in a row, and how many each has."""
+        split = self._pieces.encode([self.normalise(text) for text in texts], out_type=str, num_threads=cores())
+        encoded = [self._to_ids(pieces) for pieces in split]
+        lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
+        return np.fromiter(chain.from_iterable(encoded), np.int64, int(lengths.sum())), lengths
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """The text of a sentence; special ids and the prefix are passed over."""
+        words = [self.piece(int(t)) for t in tokens if t >= SPECIALS and t not in self._prefix]
+        return self._pieces.decode_pieces(words)  # type: ignore[no-any-return]
+
+    def piece(self, token: int) -> str:
+        """A token as a reader would like to see it."""
+        return super().piece(token) if token < SPECIALS else self.listed.pieces[token - SPECIALS]
+
+    def _to_ids(self, pieces: list[str]) -> list[int]:
+        return [*self._prefix, *(self._ids.get(piece, self._unknown) for piece in pieces)] if pieces else []
+
+
 class Tokenizer:
     """The vocabularies of the two sides; one and the same when they are joint."""
 
@@ -80,12 +139,14 @@ class Tokenizer:
     def save(self, folder: Path) -> None:
         """Write the models and the normalisation, all that inference needs."""
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(folder / "source.model", self.source.model)
-        if not self.joint:
-            write_atomic(folder / "target.model", self.target.model)
-        write_json(
-            folder / "tokenizer.json", {"joint": self.joint, "normalisation": self.source.normalisation.model_dump()}
-        )
+        described = {"joint": self.joint, "normalisation": self.source.normalisation.model_dump()}
+        sides = {"source": self.source} if self.joint else {"source": self.source, "target": self.target}
+        for side, vocabulary in sides.items():
+            write_atomic(folder / f"{side}.model", vocabulary.model)
+            if isinstance(vocabulary, ForeignVocabulary):
+                write_json(folder / f"{side}.pieces.json", asdict(vocabulary.listed))
+                described["pieces"] = True
+        write_json(folder / "tokenizer.json", described)
 
     @classmethod
     def load(cls, folder: Path) -> Tokenizer:
@@ -95,21 +156,31 @@ class Tokenizer:
         except (OSError, ValueError):
             raise FocatError(f"{folder}: holds no tokenizer (tokenizer.json is missing or damaged)") from None
         normalisation = NormalisationSettings(**described["normalisation"])
-        source = Vocabulary(_read_model(folder / "source.model"), normalisation)
-        if described["joint"]:
-            return cls(source, source)
-        return cls(source, Vocabulary(_read_model(folder / "target.model"), normalisation))
+        sides: list[Vocabulary] = []
+        for side in ("source",) if described["joint"] else ("source", "target"):
+            model = read_sentencepiece(folder / f"{side}.model")
+            if described.get("pieces"):
+                sides.append(ForeignVocabulary(model, normalisation, _read_pieces(folder / f"{side}.pieces.json")))
+            else:
+                sides.append(Vocabulary(model, normalisation))
+        return cls(sides[0], sides[-1])
 
 
 def train_tokenizer(
     settings: TokenizerSettings, normalisation: NormalisationSettings, source: Sequence[str], target: Sequence[str]
 ) -> Tokenizer:
     """A tokenizer trained on these sentences, or the models that the settings bring along."""
+    if settings.from_run is not None:
+        tokenizer = Tokenizer.load(settings.from_run / "tokenizer")
+        if tokenizer.source.normalisation != normalisation:
+            theirs = ", ".join(f"{name}: {value}" for name, value in tokenizer.source.normalisation)
+            raise FocatError(f"data.normalisation: is not that of {settings.from_run}; set {theirs}")
+        return tokenizer
     if settings.source_model is not None:
-        first = Vocabulary(_read_model(settings.source_model), normalisation)
+        first = Vocabulary(read_sentencepiece(settings.source_model), normalisation)
         if settings.target_model is None:
             return Tokenizer(first, first)
-        return Tokenizer(first, Vocabulary(_read_model(settings.target_model), normalisation))
+        return Tokenizer(first, Vocabulary(read_sentencepiece(settings.target_model), normalisation))
     if settings.joint:
         both = Vocabulary(_train(settings, normalisation, chain(source, target)), normalisation)
         return Tokenizer(both, both)
@@ -178,7 +249,12 @@ def _unescape(text: str) -> str:
     return text.replace(_ESCAPE + "1", _SPACE_MARK).replace(_ESCAPE + "0", _ESCAPE) if _ESCAPE in text else text
 
 
-def _read_model(path: Path) -> bytes:
+def read_sentencepiece(path: Path) -> bytes:
+    """Read a SentencePiece model.
+
+    Raises:
+        FocatError: it cannot be read, or is none.
+    """
     try:
         model = path.read_bytes()
         if model:  # SentencePiece takes no bytes for no question
@@ -189,3 +265,14 @@ def _read_model(path: Path) -> bytes:
     except RuntimeError:
         pass
     raise FocatError(f"{path}: is not a SentencePiece model")
+
+
+def _read_pieces(path: Path) -> PieceList:
+    content = read_json_object(path, "restore it from a copy of the run")
+    try:
+        listed = PieceList(tuple(map(str, content["pieces"])), int(content["unknown"]), content["prefix"])
+        if listed.unknown < len(listed.pieces) and (listed.prefix is None or listed.prefix in listed.pieces):
+            return listed
+    except (KeyError, TypeError, ValueError):
+        pass
+    raise FocatError(f"{path}: does not hold the pieces of a vocabulary; restore it from a copy of the run")

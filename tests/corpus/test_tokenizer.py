@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from focat.config.data import NormalisationSettings, TokenizerSettings
-from focat.corpus.tokenizer import Tokenizer, Vocabulary, train_tokenizer
+from focat.corpus.tokenizer import ForeignVocabulary, PieceList, Tokenizer, Vocabulary, train_tokenizer
 from focat.corpus.vocabulary import SPECIALS
 from focat.errors import FocatError
 
@@ -305,3 +305,79 @@ def test_no_text_reaches_the_control_symbols_of_a_model_brought_along(
 def default_vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
     path = brought(tmp_path_factory.mktemp("brought"), ENGLISH)
     return train_tokenizer(TokenizerSettings(source_model=path), NormalisationSettings(), [], []).source
+
+
+# ------------------------------------------------------------------------------------------------ other toolkits
+
+
+def foreign(prefix: str | None = None) -> ForeignVocabulary:
+    """The English pieces in reverse order, without every tenth, and one that SentencePiece does not know."""
+    model = trained(joint=False, byte_fallback=False, vocabulary=60).source.model
+    known = sentencepiece.SentencePieceProcessor(model_proto=model)
+    pieces = [known.id_to_piece(i) for i in range(known.get_piece_size()) if i % 10 or i == 0][::-1]
+    listed = (*pieces, "ß", ">>deu<<")
+    return ForeignVocabulary(model, NormalisationSettings(), PieceList(listed, listed.index("<unk>"), prefix))
+
+
+def test_pieces_have_the_ids_of_their_list() -> None:
+    vocabulary = foreign()
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model)
+    unlisted = set()
+    for text in [*ENGLISH[:4], "saß", "▁ x", ""]:
+        wanted = []
+        for piece in pieces.encode(text, out_type=str):
+            if piece not in vocabulary.listed.pieces:
+                unlisted.add(piece)
+            known = piece if piece in vocabulary.listed.pieces else "<unk>"
+            wanted.append(vocabulary.listed.pieces.index(known) + SPECIALS)
+        assert vocabulary.encode(text) == wanted
+    assert unlisted
+    assert vocabulary.size == len(vocabulary.listed.pieces) + SPECIALS
+    assert vocabulary.listed.pieces.index("ß") + SPECIALS in vocabulary.encode(
+        "saß"
+    )  # listed, unknown to SentencePiece
+
+
+@pytest.mark.parametrize("prefix", [None, ">>deu<<"])
+def test_sentences_of_other_toolkits_one_by_one_and_all_at_once(prefix: str | None) -> None:
+    vocabulary, texts = foreign(prefix), [*ENGLISH[:4], "", "It"]
+    tokens, lengths = vocabulary.encode_all(texts)
+    assert tokens.tolist() == [token for text in texts for token in vocabulary.encode(text)]
+    assert lengths.tolist() == [len(vocabulary.encode(text)) for text in texts]
+    assert lengths[4] == 0
+
+
+def test_the_prefix_is_in_front_of_every_sentence_and_no_part_of_the_text() -> None:
+    plain, vocabulary = foreign(), foreign(">>deu<<")
+    tokens = vocabulary.encode("It was here.")
+    assert vocabulary.piece(tokens[0]) == ">>deu<<"
+    assert tokens[1:] == plain.encode("It was here.")
+    assert vocabulary.decode([2, *tokens, 3]) == plain.decode(tokens[1:])
+
+
+def test_pieces_become_text_as_in_sentencepiece() -> None:
+    vocabulary = foreign()
+    ids = [vocabulary.listed.pieces.index(piece) + SPECIALS for piece in ("▁", "ß", "t", "▁", "e")]
+    assert vocabulary.decode(ids) == "ßt e"
+
+
+def test_a_saved_list_of_pieces_is_loaded(tmp_path: Path) -> None:
+    source, target = foreign(">>deu<<"), foreign()
+    Tokenizer(source, target).save(tmp_path)
+    loaded = Tokenizer.load(tmp_path)
+    assert (loaded.source, loaded.target) == (source, target)
+    assert loaded.source != target
+    assert not loaded.joint
+    (tmp_path / "target.pieces.json").write_text('{"pieces": []}')
+    with pytest.raises(FocatError, match=r"target\.pieces\.json: does not hold the pieces of a vocabulary"):
+        Tokenizer.load(tmp_path)
+
+
+def test_the_tokenizer_of_a_run(tmp_path: Path) -> None:
+    tokenizer = Tokenizer(foreign(), foreign())
+    tokenizer.save(tmp_path / "tokenizer")
+    settings = TokenizerSettings(from_run=tmp_path)
+    found = train_tokenizer(settings, NormalisationSettings(), [], [])
+    assert found.source == tokenizer.source
+    with pytest.raises(FocatError, match=r"normalisation: is not that of .*; set unicode: none, lowercase: False"):
+        train_tokenizer(settings, NormalisationSettings(lowercase=True), [], [])

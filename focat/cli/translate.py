@@ -63,8 +63,7 @@ def translate_command(
             raise FocatError(f"--json {json_file}: is the {'input' if path == input else 'output'}; give another file")
     # where progress would run into the translation
     to_terminal = output == Path("-") and sys.stdout is not None and sys.stdout.isatty()
-    typed = input == Path("-") and sys.stdin is not None and sys.stdin.isatty()
-    if typed:
+    if input == Path("-") and sys.stdin is not None and sys.stdin.isatty():
         print("Type one sentence to a line; a blank line begins another document, Ctrl-D ends.", file=sys.stderr)
     figures = load([run, *(ensemble or [])], device, overrides).translate_file(
         input,
@@ -77,7 +76,6 @@ def translate_command(
         context=context,
         constrained=not unconstrained,
         window=window,
-        lookahead=1 if typed else None,
         beam=beam,
         length_penalty=length_penalty,
         nbest=nbest,

@@ -26,6 +26,7 @@ from focat.progress import Progress
 from focat.translation.formats import FileSegment, InputLines, OutputOptions, format_of, read_segments
 from focat.translation.formats.lines import STDIN
 from focat.translation.journal import Journal, JournaledDecoder, open_journal, written_output
+from focat.translation.read_ahead import ReadAhead
 from focat.translation.result import Translation
 from focat.translation.translator import Translator
 
@@ -149,8 +150,11 @@ def _translate(
     name = Path("standard output") if journal is None else job.output
     decoder = None if journal is None else JournaledDecoder(translator.decoder, journal)
     with progress.bar("translating", "sentences", total) as bar:
-        groups = ((segment, segment.sentences, segment.ends_document) for segment in job.segments())
-        for segment, translations in translator.groups(groups, decoder):
+        segments = job.segments()
+        # With a journal, what is decoded together must not depend on time: a resumed job repeats it.
+        pipe = ReadAhead(segments) if job.readable_once and journal is None else None
+        groups = ((segment, segment.sentences, segment.ends_document) for segment in pipe or segments)
+        for segment, translations in translator.groups(groups, decoder, pipe.ready if pipe else None):
             stats.add(segment, translations)
             with disk_errors(name):
                 out.write(segment.write(translations).encode())

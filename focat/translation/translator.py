@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import itertools
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -39,7 +39,12 @@ class _EndOfInput:
     """Follows the last line."""
 
 
+class _EmptyGroup:
+    """Stands for a group without sentences, so that it is returned in its turn."""
+
+
 _END_OF_INPUT: Final = _EndOfInput()
+_EMPTY_GROUP: Final = _EmptyGroup()
 
 
 @dataclass
@@ -149,39 +154,48 @@ class Translator:
         return (translations for _, translations in self.groups(checked()))
 
     def groups(
-        self, groups: Iterable[tuple[Group, Sequence[str], bool]], decoder: SentenceDecoder | None = None
+        self,
+        groups: Iterable[tuple[Group, Sequence[str], bool]],
+        decoder: SentenceDecoder | None = None,
+        ready: Callable[[], bool] | None = None,
     ) -> Iterator[tuple[Group, list[Translation]]]:
         """Translate groups of sentences, each given with its sentences and whether a document ends after it.
+
+        Args:
+            decoder: decodes the windows, instead of the translator's own: say, one that keeps a journal.
+            ready: whether the next group can be read without waiting; if not, those before it are translated first.
 
         Returns:
             Each group with its translations, in order, as soon as they are complete.
         """
         waiting: deque[tuple[Group, int]] = deque()
 
-        def lines() -> Iterator[str | None]:
+        def lines() -> Iterator[str | _EmptyGroup | None]:
             for group, sentences, ends_document in groups:
                 waiting.append((group, len(sentences)))
+                if not sentences:
+                    yield _EMPTY_GROUP
                 yield from sentences
                 if ends_document:
                     yield None
 
         found: list[Translation] = []
-        for translation in self.sentences(lines(), decoder):
-            while waiting[0][1] == 0:
-                yield waiting.popleft()[0], []
-            found.append(translation)
-            if len(found) == waiting[0][1]:
-                yield waiting.popleft()[0], found
+        for translation in self._sentences(lines(), decoder or self.decoder, ready):
+            group, expected = waiting[0]
+            if expected:
+                found.append(translation)
+            if len(found) == expected:
+                waiting.popleft()
+                yield group, found
                 found = []
-        for group, _ in waiting:  # groups without sentences
-            yield group, []
 
     def sentences(self, lines: Iterable[str | None], decoder: SentenceDecoder | None = None) -> Iterator[Translation]:
-        """One translation for each sentence, in order; None ends a document.
+        """One translation for each sentence, in order; None ends a document. `decoder`: as of `groups`."""
+        return self._sentences(lines, decoder or self.decoder, None)
 
-        `decoder` decodes the windows, instead of the translator's own: say, one that keeps a journal.
-        """
-        decoder = decoder or self.decoder
+    def _sentences(
+        self, lines: Iterable[str | _EmptyGroup | None], decoder: SentenceDecoder, ready: Callable[[], bool] | None
+    ) -> Iterator[Translation]:
         feed = iter(lines)
         output: deque[OutputSentence] = deque()  # read and not returned
         documents: deque[DocumentStream] = deque()
@@ -192,9 +206,15 @@ class Translator:
             for document in documents:
                 self._add_jobs(document, wave)
             while reading and len(output) < self.lookahead and not wave.full:
+                can_go_on = wave.jobs or (output and output[0].missing == 0)
+                if ready and can_go_on and not ready():
+                    break
                 line = next(feed, _END_OF_INPUT)
                 if isinstance(line, str):
                     self._read(line, next(indices), output, documents)
+                elif isinstance(line, _EmptyGroup):
+                    output.append(OutputSentence(index=-1, source="", text="", missing=0))
+                    continue
                 elif documents:
                     documents[-1].closed = True
                 reading = line is not _END_OF_INPUT

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from focat.analysis.contributions import context_contributions, drop_sentence, drop_tokens, droppable, tokens_of
+from focat.analysis.contributions import (
+    Contributions,
+    context_contributions,
+    drop_sentence,
+    drop_tokens,
+    droppable,
+    tokens_of,
+)
 from focat.analysis.corpora import AnalysedSystem
 from focat.analysis.phenomena import SuiteInstance, context_effects
 from focat.config.schema import WindowSettings
@@ -114,6 +121,16 @@ def test_figures_by_hand():
     assert found.scores()["context.both.1"].item_values == pytest.approx(
         (moved / found.tokens)[there][np.argsort(found.sentences[there])]
     )
+
+
+def test_shares_by_hand():
+    """Of five windows one has nothing to drop; with it one of the others is better, two are worse, one is the same."""
+    full, without = np.array([-2.0, -3.0, -4.0, -5.0, -6.0]), np.array([-2.5, -2.0, -4.0, np.nan, -5.0])
+    found = Contributions(np.arange(5), np.array([1.0, 2.0, 1.0, 9.0, 4.0]), full, {("both", 1): without})
+    (row,) = found.results(trials=200)
+    assert (row.windows, row.better_with_it) == (4, 0.25)
+    assert row.per_sentence == pytest.approx((0.5 - 1 + 0 - 1) / 4)
+    assert row.per_token == pytest.approx((0.5 - 1 + 0 - 1) / 8)
 
 
 def test_what_can_be_dropped():

@@ -120,6 +120,8 @@ def test_without_byte_fallback_the_unknown_is_lost_but_nothing_breaks() -> None:
         assert vocabulary.decode(tokens).startswith("The ")
         assert vocabulary.decode(tokens).endswith(" sat")
         assert vocabulary.decode(vocabulary.encode("The cat")) == "The cat"
+        assert vocabulary.decode([SPECIALS]) == " ⁇ "  # the first id after the special ones is text already
+        assert vocabulary.decode(tokens) == "The  ⁇  sat"
 
 
 # ------------------------------------------------------------------------------------------------ normalisation

@@ -87,6 +87,35 @@ def test_windows_that_are_too_long_lose_their_oldest_sentences(contrast_run):
     assert len(candidate_group(long, ContextConfig(3, 3, max_tokens=8), tokenizer).source) == 1
 
 
+@pytest.mark.parametrize("target_before", [0, 1, 2, 3])
+def test_windows_of_any_length_equal_those_cut_sentence_by_sentence(contrast_run, target_before):
+    """The target has as many sentences as the source at most, and loses one only when it would have more."""
+    source, target = contrast_run.tokenizer.source.encode, contrast_run.tokenizer.target.encode
+    asked = instance(
+        source=["Here is the lamp.", "Do you have time?", "It is new.", "Tom sleeps here."],
+        target=["Hier ist die Lampe.", "Hast du wirklich heute noch so viel Zeit?", "Sie ist neu."],
+        candidates=["Tom.", "Tom schläft hier."],
+    )
+
+    def longest(before, translated):
+        """Tokens of the longer side, each sentence with the symbol that closes it."""
+        sources = sum(len(source(text)) + 1 for text in (*before, asked.source[-1]))
+        context = sum(len(target(text)) + 1 for text in translated)
+        return max(sources, *(context + len(target(text)) + 1 for text in asked.candidates))
+
+    cuts = set()
+    for max_tokens in range(8, 100):
+        before, translated = list(asked.source[:-1]), list(asked.target)[3 - target_before :]
+        while before and longest(before, translated) > max_tokens:
+            before = before[1:]
+            translated = translated[1:] if len(translated) > len(before) else translated
+        group = candidate_group(asked, ContextConfig(3, target_before, max_tokens=max_tokens), contrast_run.tokenizer)
+        assert group.source == (*before, asked.source[-1])
+        assert group.target == tuple(translated)
+        cuts.add((len(before), len(translated)))
+    assert len(cuts) >= 3
+
+
 def test_own_context_takes_the_place_of_gold():
     asked = []
 

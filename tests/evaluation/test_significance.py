@@ -73,6 +73,29 @@ def test_paired_interval_by_hand():
     assert accuracy_difference_interval(first, second) == pytest.approx((0.0569, 0.3404), abs=5e-5)
 
 
+@pytest.mark.parametrize(
+    ("table", "covariance"),
+    [
+        ((30, 5, 12, 13), 30 * 13 - 5 * 12 - 30),  # less half of the 60 instances
+        ((12, 4, 3, 1), 0),  # 12 · 1 − 4 · 3
+        ((10, 2, 3, 2), 10 * 2 - 2 * 3 - 8.5),
+        ((10, 2, 3, 1), 0),  # 4, which is less than half of the 16 instances
+        ((10, 5, 3, 1), 10 * 1 - 5 * 3),  # negative: not corrected
+    ],
+)
+def test_paired_interval_corrects_positive_correlation_for_continuity(table, covariance):
+    """Newcombe's method 10, with his correction worked out by hand; Wilson's limits by statsmodels."""
+    both, only_first, only_second, _ = table
+    count, right1, right2 = sum(table), both + only_first, both + only_second
+    (low1, high1), (low2, high2) = (proportion_confint(right, count, method="wilson") for right in (right1, right2))
+    share1, share2 = right1 / count, right2 / count
+    phi = covariance / math.sqrt(right1 * (count - right1) * right2 * (count - right2))
+    down = math.sqrt((share2 - low2) ** 2 - 2 * phi * (share2 - low2) * (high1 - share1) + (high1 - share1) ** 2)
+    up = math.sqrt((high2 - share2) ** 2 - 2 * phi * (high2 - share2) * (share1 - low1) + (share1 - low1) ** 2)
+    expected = share2 - share1 - down, share2 - share1 + up
+    assert accuracy_difference_interval(*_answers(*table)) == pytest.approx(expected)
+
+
 def test_paired_interval_is_the_textbooks_for_many():
     first, second = _answers(4000, 1000, 1500, 3500)
     difference, count = 0.05, 10_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -71,9 +72,30 @@ def test_fused_projections_start_like_separate_ones() -> None:
     assert not attention.qkv_proj.bias.any()
 
 
-def test_attention_dropout_only_in_training() -> None:
-    source, target = pair()
-    model = tiny(attention_dropout=0.5, activation_dropout=0.5)
-    assert torch.equal(model(source, target), model(source, target))
-    model.train()
-    assert not torch.equal(model(source, target), model(source, target))
+BLOCKS = {
+    "attention_dropout": ("encoder.1.self_attention", "decoder.1.self_attention", "decoder.1.cross_attention"),
+    "activation_dropout": ("encoder.1.feedforward", "decoder.1.feedforward"),
+}
+
+
+@pytest.mark.parametrize("rate", list(BLOCKS))
+def test_each_rate_of_dropout_is_of_its_own_blocks_and_only_in_training(rate: str) -> None:
+    """A block drops something if two runs of it on the same input differ."""
+    model = tiny(**{rate: 0.5})
+    blocks = {name: model.get_submodule(name) for names in BLOCKS.values() for name in names}
+    inputs: dict[str, tuple[Any, Any]] = {}
+
+    def keep(module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        inputs[next(name for name, block in blocks.items() if block is module)] = args, kwargs
+
+    for block in blocks.values():
+        block.register_forward_pre_hook(keep, with_kwargs=True)
+    model(*pair())
+    for training, expected in ((False, set()), (True, set(BLOCKS[rate]))):
+        model.train(training)
+        dropping = set()
+        for name, (args, kwargs) in dict(inputs).items():
+            one, other = (blocks[name](*args, **kwargs) for _ in range(2))
+            if not torch.equal(one, other):
+                dropping.add(name)
+        assert dropping == expected

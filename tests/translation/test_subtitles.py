@@ -114,6 +114,7 @@ def test_a_cue_of_thousands_of_words_takes_no_time() -> None:
 
 
 def test_a_line_within_the_width_is_better_than_a_balanced_one_over_it() -> None:
-    """By length alone, `aaaa bbbb, | cc dd` would cost least: a break after a clause is preferred."""
+    """By length alone, `aaaaaa bbb, | ccc d` would cost least: a break after a clause is preferred."""
+    assert break_lines("aaaaaa bbb, ccc d", 2, 11) == ["aaaaaa bbb,", "ccc d"]
+    assert break_lines("aaaaaa bbb, ccc d", 2, 10) == ["aaaaaa", "bbb, ccc d"]
     assert break_lines("aaaa bbbb, cc dd", 2, 9) == ["aaaa", "bbbb,", "cc dd"]
-    assert break_lines("aaa bbb cccc, dd", 2, 12) == ["aaa bbb", "cccc, dd"]

@@ -208,6 +208,17 @@ class TestWindows:
             requests = requests_of(system.translator(context=context), lines)
             assert [request.max_length for request in requests] == expected
 
+    def test_sentences_behind_are_decoded_too_and_need_length(self, runs: Path) -> None:
+        """Those that the target has; reused context is not decoded."""
+        lines = ["The cat is old.", "Tom sleeps here.", "It is new."]
+        for windows, behind in (({"before": 1, "after": 1}, 1), ({"before": 1, "after": 1, "target_after": 0}, 0)):
+            ahead = loaded(tiny_run(runs, windows=windows))
+            lengths = [len(ahead.tokenizer.source.encode(line)) + 1 for line in lines]
+            for context, before in (("regenerate", 1), ("reuse", 0)):
+                requests = requests_of(ahead.translator(context=context), lines)
+                decoded = [sum(lengths[max(i - before, 0) : i + 1 + behind]) for i in range(3)]
+                assert [request.max_length for request in requests] == [tokens // 2 + 3 for tokens in decoded]
+
     def test_fewer_sentences_on_the_target(self, runs: Path) -> None:
         to_two = loaded(tiny_run(runs, windows={"before": 2, "target_before": 1}))
         for context in ("regenerate", "reuse"):
@@ -272,6 +283,19 @@ class TestWindows:
             ["A."], ["A.", long], ["A.", long, "B."], ["B.", long], ["B.", long, "C."],
         ]  # fmt: skip
         assert [translation.shortened for translation in found] == [False, False, False, True, False]
+
+    def test_a_window_may_have_exactly_its_most_tokens(self, model: Model, runs: Path) -> None:
+        """With one token less, it loses a sentence: of two at the same distance, the one behind."""
+        lines = ["The cat is old.", "Tom sleeps here.", "It is new."]
+        total = sum(len(model.tokenizer.source.encode(line)) + 1 for line in lines)
+        for less, expected in ((0, lines), (1, lines[:2])):
+            ahead = loaded(tiny_run(runs, windows={"before": 1, "after": 1, "max_tokens": total - less}))
+            decoder = RecordingDecoder()
+            found = list(ahead.translator(context="regenerate").sentences(lines, decoder))
+            middle = decoder.requests[1]
+            assert texts(ahead.tokenizer, middle.source) == expected
+            assert (middle.sentences, middle.current) == (len(expected), 1)
+            assert [translation.shortened for translation in found] == [False, less > 0, False]
 
     def test_reused_translations_count_by_their_own_length(self, model: Model) -> None:
         """Reused context counts by its own length, which may be more than that of its source."""
@@ -408,6 +432,34 @@ class TestChunks:
         assert all(chunk.separator == " " for chunk in chunks[:-1])
         assert " ".join(decoded) == vocabulary.normalise(text.strip())
         assert decoded[0] in ("The cat sleeps here,", "The cat sleeps here, and the dog is old.")
+
+    @pytest.mark.parametrize(
+        ("text", "fitting", "words"),
+        [
+            ("aa bb cc dd ee ff gg", 6, 6),  # no better place than after the last word that fits
+            ("aa bb cc dd, ee ff gg", 6, 4),  # after a clause
+            ("aa bb cc dd, ee, ff gg", 6, 5),  # the last one
+            ("aa bb cc dd, ee ff, gg", 6, 6),
+            ("aa bb cc dd. ee, ff gg", 6, 4),  # rather after a sentence
+            ("aa bb cc dd. ee.) ff, gg", 6, 5),
+            ("aa bb cc, dd ee ff gg", 6, 6),  # not in the first half, or the chunk would be short
+            ("aa bb cc. dd, ee ff gg", 6, 4),
+            ("aa bb cc, dd ee ff", 5, 5),
+            ("aa bb cc dd, ee ff", 5, 4),
+        ],
+    )
+    def test_the_best_place_to_break(self, text: str, fitting: int, words: int, model: Model) -> None:
+        vocabulary = model.tokenizer.source
+        size = sum(len(vocabulary.encode(f"{word} ")) for word in text.split()[:fitting])
+        first, *_ = split_into_chunks(text, vocabulary, 0, size)
+        assert vocabulary.decode(first.tokens) == " ".join(text.split()[:words])
+
+    def test_each_chunk_is_sampled_by_itself(self, model: Model) -> None:
+        """Chunks of the same words have seeds of their own, and so have the sentences after them."""
+        line = "The cat is old and " * 20
+        requests = requests_of(model.translator(context="none", sample=True), [line, "Tom sleeps.", line])
+        assert len(requests) > 6
+        assert len({request.seed for request in requests}) == len(requests)
 
     def test_a_word_that_is_too_long_is_split_between_tokens(self, model: Model) -> None:
         vocabulary = model.tokenizer.source

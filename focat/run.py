@@ -6,22 +6,26 @@ config.yaml, model.json, tokenizer/, checkpoints/NNNNNNN/, best, averaged/, log.
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from pydantic import BaseModel, PositiveInt, ValidationError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
-from focat.config import Settings, dump_settings, load_settings, override_decoding
+from focat.config import Settings, dump_settings, load_whole_settings, override_decoding
 from focat.config.schema import WindowSettings
 from focat.corpus.store import Store
 from focat.corpus.tokenizer import Tokenizer
 from focat.errors import FocatError
-from focat.files import PARTIAL_SUFFIX, sha256, write_atomic, write_json
-from focat.hardware import device_named
+from focat.files import PARTIAL_SUFFIX, read_json_object, sha256, write_atomic, write_json
+from focat.hardware import device_named, memory_errors
 from focat.model.transformer import Transformer
 
 RUN_FORMAT = 2  # of run folders; docs/formats.md, "Compatibility"
@@ -42,6 +46,20 @@ _MAY_CHANGE: Any = {
     "data": True,  # the store's own digest is compared instead
     "decoding": True,
 }
+_OTHER = "use another checkpoint"
+_RESTORE = "restore it from a copy of the run"
+_BEST = "write the name of a checkpoint into it, or train on, which writes it again"
+_CHECKPOINT_NAME = re.compile("[0-9]{1,18}")
+
+
+class ModelInfo(BaseModel):
+    """model.json: what the model is built from besides the settings."""
+
+    format: int = 1
+    source_vocabulary: PositiveInt
+    target_vocabulary: PositiveInt
+    shift: int | Literal["avg-sequence"]
+    store: str
 
 
 class Run:
@@ -67,20 +85,20 @@ class Run:
         """
         run = cls(settings.training.output_dir)
         tokenizer = store.tokenizer
-        info = {
-            "format": RUN_FORMAT,
-            "source_vocabulary": tokenizer.source.size,
-            "target_vocabulary": tokenizer.target.size,
-            "shift": _resolve_shift(settings, store),
-            "store": store.manifest["keys"]["train"],
-        }
+        info = ModelInfo(
+            format=RUN_FORMAT,
+            source_vocabulary=tokenizer.source.size,
+            target_vocabulary=tokenizer.target.size,
+            shift=_resolve_shift(settings, store),
+            store=store.manifest["keys"]["train"],
+        )
         if (run.path / "config.yaml").exists() and (run.path / "model.json").exists():
             run._check_format()
             run._check_same(settings, info)
         elif not (run.path / "model.json").exists() and run._files():
             raise FocatError(f"{run.path}: is not empty and holds no run; give another training.output_dir")
         run.path.mkdir(parents=True, exist_ok=True)
-        write_json(run.path / "model.json", info)  # first: what follows may be interrupted, and is ours
+        write_json(run.path / "model.json", info.model_dump())  # first: what follows may be interrupted, and is ours
         tokenizer.save(run.path / "tokenizer")
         write_atomic(run.path / "config.yaml", dump_settings(settings))  # last: with it, the folder is a run
         return run
@@ -102,7 +120,7 @@ class Run:
     @property
     def settings(self) -> Settings:
         """The settings it was trained with, under the overrides."""
-        settings = load_settings(self.path / "config.yaml")
+        settings = load_whole_settings(self.path / "config.yaml", _RESTORE)
         return override_decoding(settings, self.overrides) if self.overrides else settings
 
     @property
@@ -113,63 +131,95 @@ class Run:
     def build_model(self, settings: Settings | None = None) -> Transformer:
         """Build the model with newly initialised weights."""
         settings = settings or self.settings
-        info = self._model_info()
-        return Transformer(
-            settings.model,
-            settings.windows,
-            info["source_vocabulary"],
-            info["target_vocabulary"],
-            info["shift"],
-        )
+        info = self.model_info()
+        with memory_errors(f"{self.path}: its model does not fit into memory; take a smaller one, or another machine"):
+            return Transformer(
+                settings.model, settings.windows, info.source_vocabulary, info.target_vocabulary, info.shift
+            )
 
     def weights_folder(self) -> Path:
         """Return the folder of the weights to use: of the average if there is one, else the best, else the last."""
-        if (self.path / "best").exists():
-            best = (self.path / "best").read_text(encoding="utf-8").strip()
+        best = self.best_update()
+        if best is not None:
             average = self.averaged / "average.json"
             # Resumed training may have found a better checkpoint: then the average is out of date.
-            if average.exists() and json.loads(average.read_text(encoding="utf-8"))["best"] == int(best):
+            if average.exists() and read_json_object(average, "run `focat average` again").get("best") == best:
                 return self.averaged
-            return self.path / "checkpoints" / best
-        checkpoints = self.checkpoints()
-        if not checkpoints:
+            folder = self.path / "checkpoints" / f"{best:07d}"
+            if not folder.exists():
+                raise FocatError(
+                    f"{self.path / 'best'}: names {folder.name}, which is no checkpoint of the run; {_BEST}"
+                )
+            return folder
+        if not self.has_weights:
             raise FocatError(f"{self.path}: has no checkpoint yet; train it first")
-        return checkpoints[-1]
+        return self.checkpoints()[-1]
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether there is a checkpoint."""
+        return (self.path / "best").exists() or bool(self.checkpoints())
 
     def checkpoints(self) -> list[Path]:
         """Return the folders of all checkpoints, oldest first; each is named after its update."""
         folder = self.path / "checkpoints"
-        return sorted(path for path in folder.glob("*") if path.name.isdigit()) if folder.exists() else []
+        return sorted(path for path in folder.glob("*") if _CHECKPOINT_NAME.fullmatch(path.name))
+
+    def best_update(self) -> int | None:
+        """Return the update of the best checkpoint, which the file `best` names; None before the first validation."""
+        path = self.path / "best"
+        if not path.exists():
+            return None
+        name = path.read_bytes().decode(errors="replace").strip()
+        if not _CHECKPOINT_NAME.fullmatch(name):
+            raise FocatError(f"{path}: names no checkpoint; {_BEST}")
+        return int(name)
+
+    def log_records(self) -> list[dict[str, Any]]:
+        """Return the records of log.jsonl, without a last line that is still being written or was cut off.
+
+        Raises:
+            FocatError: another line is no record.
+        """
+        lines = self.log.read_bytes().split(b"\n")[:-1] if self.log.exists() else []
+        records = []
+        for number, line in enumerate(lines, 1):
+            record = log_record(line)
+            if record is None:
+                raise FocatError(f"{self.log}, line {number}: is no record of training; restore it, or delete the line")
+            records.append(record)
+        return records
 
     def load_model(self, weights: Path | None = None, device: str | torch.device = "cpu") -> Transformer:
         """Load the trained model onto a device, in evaluation mode."""
+        folder = weights or self.weights_folder()
         model = self.build_model()
-        load_weights(model, weights or self.weights_folder())
-        return model.to(device).eval()
+        load_weights(model, folder)
+        with memory_errors(f"{self.path}: its model does not fit into the memory of {device}; use another device"):
+            return model.to(device).eval()
 
     def _files(self) -> list[Path]:
         return [f for f in self.path.iterdir() if f.suffix != PARTIAL_SUFFIX] if self.path.exists() else []
 
-    def _model_info(self) -> dict[str, Any]:
+    def model_info(self) -> ModelInfo:
+        """Read model.json."""
         path = self.path / "model.json"
+        content = read_json_object(path, _RESTORE)
         try:
-            info = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise FocatError(f"{path}: cannot be read ({error}); restore it from a copy of the run") from None
-        if not isinstance(info, dict):
-            raise FocatError(f"{path}: does not describe a model; restore it from a copy of the run")
-        return info
+            return ModelInfo.model_validate(content)
+        except ValidationError:
+            raise FocatError(f"{path}: does not describe a model; {_RESTORE}") from None
 
     def _check_format(self) -> None:
         """Refuse a run of another format before its settings or weights are misread."""
-        found = self._model_info().get("format", 1)
+        found = read_json_object(self.path / "model.json", _RESTORE).get("format", 1)
         if found != RUN_FORMAT:
             raise FocatError(
                 f"{self.path}: is a run of format {found}, and this focat reads format {RUN_FORMAT}; "
                 "use the focat that wrote it, or train it again"
             )
 
-    def _check_same(self, settings: Settings, info: dict[str, Any]) -> None:
+    def _check_same(self, settings: Settings, info: ModelInfo) -> None:
         before, now = (_flat(s.model_dump(exclude=_MAY_CHANGE)) for s in (self.settings, settings))
         for name in sorted(before.keys() | now.keys()):
             if before.get(name) != now.get(name):
@@ -177,7 +227,7 @@ class Run:
                     f"{self.path}: was begun with {name} = {before.get(name)}, not {now.get(name)}; "
                     "set it back, or give another training.output_dir"
                 )
-        if self._model_info() != info:
+        if self.model_info() != info:
             raise FocatError(f"{self.path}: was begun on another token store; give another training.output_dir")
 
 
@@ -232,20 +282,49 @@ def load_system(
     return TrainedSystem([Run.open(Path(folder), overrides) for folder in folders], device)
 
 
+def log_record(line: bytes) -> dict[str, Any] | None:
+    """Return the record in a line of log.jsonl; None if the line holds none."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):  # bytes that are not UTF-8 are a ValueError, too
+        return None
+    if not isinstance(record, dict) or not isinstance(record.get("kind"), str):
+        return None
+    numbers = (record.get("update"), record.get("minutes", 0))
+    return record if all(isinstance(number, int | float) for number in numbers) else None
+
+
 def read_weights(folder: Path) -> dict[str, Tensor]:
     """Read the weights of a checkpoint, and verify their checksum if it has one."""
-    path, sums = folder / "weights.safetensors", folder / CHECKSUMS
+    path = _weights_file(folder)
+    if (folder / CHECKSUMS).exists():
+        known = read_json_object(folder / CHECKSUMS, _OTHER).get(path.name)
+        if known is not None and sha256(path) != known:
+            raise FocatError(f"{path}: is damaged (it does not match its checksum); {_OTHER}")
+    try:
+        return load_file(path)
+    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
+        raise FocatError(f"{path}: is damaged ({error}); {_OTHER}") from None
+
+
+def count_weights(folder: Path) -> int:
+    """Return the number of weights of a checkpoint, without reading them."""
+    path = _weights_file(folder)
+    try:
+        with safe_open(path, "numpy") as weights:
+            shapes: list[list[int]] = [weights.get_slice(name).get_shape() for name in weights.keys()]  # noqa: SIM118
+            return sum(map(math.prod, shapes))
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise FocatError(f"{path}: is damaged ({error}); {_OTHER}") from None
+
+
+def _weights_file(folder: Path) -> Path:
+    path = folder / "weights.safetensors"
     if not path.exists():
         raise FocatError(f"{folder}: has no weights.safetensors")
     if not os.access(path, os.R_OK):
         raise FocatError(f"{path}: cannot be read; its owner has to permit it")
-    try:
-        known = json.loads(sums.read_text(encoding="utf-8")).get(path.name) if sums.exists() else None
-        if known is not None and sha256(path) != known:
-            raise ValueError("it does not match its checksum")
-        return load_file(path)
-    except Exception as error:
-        raise FocatError(f"{path}: is damaged ({error}); use another checkpoint") from None
+    return path
 
 
 def load_weights(model: Transformer, folder: Path, may_lack: str | None = None) -> list[str]:
@@ -278,7 +357,7 @@ def _shape(shape: torch.Size | None) -> str:
     return "missing" if shape is None else "×".join(map(str, shape))
 
 
-def _resolve_shift(settings: Settings, store: Store) -> int | str:
+def _resolve_shift(settings: Settings, store: Store) -> int | Literal["avg-sequence"]:
     return round(store.average_length) if settings.model.shift == "avg-corpus" else settings.model.shift
 
 

@@ -5,8 +5,6 @@ The paper divides the context's loss by sentences; here both are per token, so t
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +16,7 @@ from focat.analysis.results import CorpusLosses, LoggedLosses, LossCurves, LossM
 from focat.analysis.streaming import window_batches
 from focat.config.schema import WindowSettings
 from focat.corpus.store import Split
-from focat.errors import FocatError
+from focat.evaluation.results import validated_result
 from focat.evaluation.scores import Score, ratio_score
 from focat.evaluation.significance import Floats
 from focat.progress import Progress
@@ -33,22 +31,12 @@ _CHUNK = 4096  # tokens whose logits exist at the same time
 def logged_losses(run: Run) -> LossCurves:
     """Return the losses that training has logged, on training batches and on the development set."""
     found: dict[str, list[LoggedLosses]] = {"train": [], "validation": []}
-    for kind, losses in _logged(run):
-        if kind in found:
-            found[kind].append(losses)
+    for number, record in enumerate(run.log_records(), 1):
+        if record["kind"] in found:
+            found[record["kind"]].append(
+                validated_result(LoggedLosses, record, f"{run.log}, line {number}", "focat train")
+            )
     return LossCurves(train=found["train"], validation=found["validation"])
-
-
-def _logged(run: Run) -> Iterator[tuple[str, LoggedLosses]]:
-    """Return the entries of the log; its last line may have been cut off in the middle of a write."""
-    lines = run.log.read_text(encoding="utf-8").splitlines() if run.log.exists() else []
-    for number, line in enumerate(lines, 1):
-        try:
-            record = json.loads(line)
-            yield record["kind"], LoggedLosses.model_validate(record)
-        except (KeyError, TypeError, ValueError):  # a validation error is a ValueError
-            if number < len(lines):
-                raise FocatError(f"{run.log}, line {number}: is no record of training; the log is damaged") from None
 
 
 @dataclass(frozen=True)

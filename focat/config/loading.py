@@ -11,15 +11,16 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from typing_extensions import Unpack
 
-from focat.config.data import FileString
 from focat.config.explain import explain, short_text
 from focat.config.schema import DecodingSettings, SearchOptions, SearchSettings, Settings
+from focat.config.yaml_files import MAX_DEPTH, YamlLimitError, parse_yaml, read_yaml
 from focat.errors import FocatError
 
 Tree = dict[str, Any]
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 RECIPES = Path(__file__).parent.parent / "recipes"  # one settings file for each system, part of the package
+_SECTIONS = ("data", "windows", "model", "objective", "training", "decoding")  # that every run has written
 _RECIPE = "focat:"  # prefix of a recipe's name where a settings file is expected
 
 
@@ -37,9 +38,24 @@ def load_settings(path: Path, overrides: Sequence[str] = ()) -> Settings:
     return validate_tree(Settings, apply_overrides(read_tree(path), overrides), str(path))
 
 
+def load_whole_settings(path: Path, remedy: str) -> Settings:
+    """Read settings that `dump_settings` wrote: all of them, in one file without `base:`.
+
+    Raises:
+        FocatError: the file cannot be read, names a base, or lacks a section; then the message ends with the remedy.
+    """
+    tree = read_yaml(path) or {}
+    if "base" in tree:
+        raise FocatError(f"{path}: base: all settings of a run are in this file; take it out")
+    missing = [section for section in _SECTIONS if section not in tree]
+    if missing:
+        raise FocatError(f"{path}: has no section {missing[0]}; {remedy}")
+    return validate_tree(Settings, tree, str(path))
+
+
 def read_tree(path: Path) -> Tree:
     """Read a YAML file or a recipe, merged over its `base:` files, without validating it."""
-    return _read_with_bases(packaged_file(str(path), RECIPES, "recipe") or path, ())
+    return _read_with_bases(packaged_file(str(path), RECIPES, "recipe") or path, (), {})
 
 
 def apply_overrides(tree: Tree, overrides: Sequence[str]) -> Tree:
@@ -116,34 +132,16 @@ def settings_schema() -> Tree:
 # ------------------------------------------------------------------------------------------------- reading files
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML loader whose strings know the folder of their file, and which refuses a key given twice."""
-
-    folder: Path
-
-
-def _string(loader: _Loader, node: yaml.ScalarNode) -> FileString:
-    return FileString(str(loader.construct_scalar(node)), loader.folder)
-
-
-def _mapping(loader: _Loader, node: yaml.MappingNode) -> Tree:
-    tree: Tree = {}
-    for key_node, value_node in node.value:
-        key = str(loader.construct_object(key_node, deep=True))
-        if key in tree:
-            raise yaml.constructor.ConstructorError(None, None, f"'{key}' is given twice", key_node.start_mark)
-        tree[key] = loader.construct_object(value_node, deep=True)
-    return tree
-
-
-_Loader.add_constructor("tag:yaml.org,2002:str", _string)
-_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
-
-
-def _read_with_bases(path: Path, above: tuple[Path, ...]) -> Tree:
-    if path.resolve() in above:
+def _read_with_bases(path: Path, above: tuple[Path, ...], read: dict[Path, Tree]) -> Tree:
+    """Read a file, merged over its bases; `read` holds what was read before, so that each file is read once."""
+    own = path.resolve()
+    if own in above:
         raise FocatError(f"{path}: its base files lead back to itself; take one `base:` out")
-    tree = _read(path)
+    if len(above) == MAX_DEPTH:
+        raise FocatError(f"{path}: is the base of {MAX_DEPTH} files, each the base of the next; take one `base:` out")
+    if own in read:
+        return read[own]
+    tree = read_yaml(path) or {}
     bases = tree.pop("base", None) or []
     bases = [bases] if isinstance(bases, str) else bases
     if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
@@ -153,8 +151,9 @@ def _read_with_bases(path: Path, above: tuple[Path, ...]) -> Tree:
         base_path = packaged_file(base, RECIPES, "recipe") or path.parent / Path(base).expanduser()
         if not base_path.is_file():
             raise FocatError(f"{path}: base: {base}: there is no file {base_path}")
-        merged = merge_trees(merged, _read_with_bases(base_path, (*above, path.resolve())))
-    return merge_trees(merged, tree)
+        merged = merge_trees(merged, _read_with_bases(base_path, (*above, own), read))
+    read[own] = merge_trees(merged, tree)
+    return read[own]
 
 
 def packaged_file(name: str, folder: Path, kind: str) -> Path | None:
@@ -168,31 +167,6 @@ def packaged_file(name: str, folder: Path, kind: str) -> Path | None:
         meant = f"; did you mean {_RECIPE}{near[0]}?" if near else ""
         raise FocatError(f"{name}: there is no such {kind}{meant} (there are: {', '.join(names)})")
     return folder / f"{wanted}.yaml"
-
-
-def _read(path: Path) -> Tree:
-    try:
-        loader = _Loader(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FocatError(f"{path}: cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, yaml.reader.ReaderError):
-        raise FocatError(f"{path}: is not a text file in UTF-8") from None
-    loader.folder = path.parent
-    try:
-        tree = loader.get_single_data()
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise FocatError(f"{path}, line {line}: not valid YAML: {error.problem}") from None
-    except ValueError as error:  # what looks like a date or a number and is none, as 2024-13-45
-        raise FocatError(f"{path}: not valid YAML: {error}") from None
-    finally:
-        loader.dispose()
-    if tree is None:
-        return {}
-    if not isinstance(tree, dict):
-        kind = "a list" if isinstance(tree, list) else "a single value"
-        raise FocatError(f"{path}: holds {kind}; expected sections such as `windows:` and `model:`")
-    return tree
 
 
 def merge_trees(under: Tree, over: Tree) -> Tree:
@@ -209,8 +183,13 @@ def _apply(tree: Tree, override: str) -> Tree:
     name, equals, text = override.partition("=")
     if not equals or not name:
         raise FocatError(f"{short_text(override)}: an override is written key=value, as in windows.before=3")
+    parts = name.split(".")
+    if len(parts) > MAX_DEPTH:
+        raise FocatError(f"{short_text(override)}: no setting is so deep")
     try:
-        value = yaml.safe_load(text)
+        value = parse_yaml(text)
+    except YamlLimitError as error:
+        raise FocatError(f"{short_text(override)}: cannot be used: {error.problem}") from None
     except (yaml.YAMLError, ValueError):
         value = text
 
@@ -226,5 +205,5 @@ def _apply(tree: Tree, override: str) -> Tree:
             raise FocatError(f"{short_text(override)}: there is no {part} in this list; it has {entries}")
         return [changed(item, rest) if i == int(part) else item for i, item in enumerate(here)]
 
-    result: Tree = changed(tree, name.split("."))
+    result: Tree = changed(tree, parts)
     return result

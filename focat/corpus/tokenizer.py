@@ -9,13 +9,13 @@ Models of other toolkits have SentencePiece too, but a list of pieces of their o
 from __future__ import annotations
 
 import io
-import json
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from focat.config.data import NormalisationSettings, TokenizerSettings
 from focat.corpus.vocabulary import SPECIALS
 from focat.errors import FocatError
-from focat.files import read_json_object, write_atomic, write_json
+from focat.files import read_json_object, sha256, write_atomic, write_json
 from focat.hardware import cores
 
 # SentencePiece writes a space as ▁ and would read a ▁ of the text back as a space. A character that Unicode reserves
@@ -139,30 +139,41 @@ class Tokenizer:
     def save(self, folder: Path) -> None:
         """Write the models and the normalisation, all that inference needs."""
         folder.mkdir(parents=True, exist_ok=True)
-        described = {"joint": self.joint, "normalisation": self.source.normalisation.model_dump()}
+        described: dict[str, Any] = {"joint": self.joint, "normalisation": self.source.normalisation.model_dump()}
         sides = {"source": self.source} if self.joint else {"source": self.source, "target": self.target}
+        written = []
         for side, vocabulary in sides.items():
-            write_atomic(folder / f"{side}.model", vocabulary.model)
+            written.append(f"{side}.model")
+            write_atomic(folder / written[-1], vocabulary.model)
             if isinstance(vocabulary, ForeignVocabulary):
-                write_json(folder / f"{side}.pieces.json", asdict(vocabulary.listed))
+                written.append(f"{side}.pieces.json")
+                write_json(folder / written[-1], asdict(vocabulary.listed))
                 described["pieces"] = True
+        described["sha256"] = {name: sha256(folder / name) for name in written}
         write_json(folder / "tokenizer.json", described)
 
     @classmethod
     def load(cls, folder: Path) -> Tokenizer:
         """What `save` wrote."""
+        path, remedy = folder / "tokenizer.json", "restore it from a copy of the folder"
+        described = read_json_object(path, remedy)
         try:
-            described = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            raise FocatError(f"{folder}: holds no tokenizer (tokenizer.json is missing or damaged)") from None
-        normalisation = NormalisationSettings(**described["normalisation"])
+            normalisation = NormalisationSettings.model_validate(described["normalisation"])
+            sums = dict(described.get("sha256", {}))  # focat 0.2.0 wrote none
+        except (KeyError, TypeError, ValueError):
+            raise FocatError(f"{path}: does not describe a tokenizer; {remedy}") from None
         sides: list[Vocabulary] = []
-        for side in ("source",) if described["joint"] else ("source", "target"):
-            model = read_sentencepiece(folder / f"{side}.model")
+        for side in ("source",) if described.get("joint") else ("source", "target"):
+            files = [folder / f"{side}.model"]
+            model = read_sentencepiece(files[0])
             if described.get("pieces"):
-                sides.append(ForeignVocabulary(model, normalisation, _read_pieces(folder / f"{side}.pieces.json")))
+                files.append(folder / f"{side}.pieces.json")
+                sides.append(ForeignVocabulary(model, normalisation, _read_pieces(files[1])))
             else:
                 sides.append(Vocabulary(model, normalisation))
+            for file in files:
+                if file.name in sums and sha256(file) != sums[file.name]:
+                    raise FocatError(f"{file}: is damaged (it does not match its checksum); {remedy}")
         return cls(sides[0], sides[-1])
 
 

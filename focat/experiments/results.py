@@ -7,7 +7,6 @@ was interrupted ends with the same results.json, byte for byte, as one that was 
 from __future__ import annotations
 
 import base64
-import json
 import platform
 import time
 import zlib
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from focat._version import __version__
 from focat.analysis.results import CorpusLosses, EntropyOrder, Stack
@@ -25,7 +24,7 @@ from focat.choices import ScoringRule, TargetContext
 from focat.errors import FocatError
 from focat.evaluation.results import JsonResult, Level, Metric, ReferenceResult, validated_result
 from focat.evaluation.significance import Floats, Interval
-from focat.files import disk_errors, sha256, write_json
+from focat.files import disk_errors, read_json_object, sha256, write_json
 from focat.hardware import hardware
 
 RESULT_VERSION = 3
@@ -137,6 +136,15 @@ class PackedArray(JsonResult):
     shape: tuple[int, ...]
     type: Literal["<i4", "<f8"]
     packed: str
+
+    @model_validator(mode="after")
+    def _can_be_unpacked(self) -> PackedArray:
+        """A damaged table is noticed when its file is read."""
+        try:
+            self.unpack()
+        except (ValueError, zlib.error):
+            raise ValueError("cannot be decompressed") from None
+        return self
 
     @classmethod
     def pack(cls, numbers: Floats, **more: Any) -> PackedArray:
@@ -251,11 +259,8 @@ def read_result(path: Path) -> StepResult:
     Raises:
         FocatError: the file is damaged, of an older version, or not a result of a plan.
     """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise FocatError(f"{path}: damaged ({error}); delete it, and the step runs again") from None
-    if not isinstance(content, dict) or content.get("kind") != "focat result":
+    content = read_json_object(path, "delete it, and the step runs again")
+    if content.get("kind") != "focat result":
         raise FocatError(f"{path}: not a result of a plan; move it elsewhere")
     if content.get("version") != RESULT_VERSION:
         raise FocatError(f"{path}: written by another version of focat; delete it, and the step runs again")

@@ -6,7 +6,6 @@ files. After a change to one system, only what depends on it runs again.
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from typing import Any
 from focat.config import Settings
 from focat.corpus.store import Store
 from focat.errors import FocatError
+from focat.evaluation.results import validated_result
 from focat.experiments.experiment import Experiment
 from focat.experiments.measuring import measure_step, measuring_command
 from focat.experiments.results import (
@@ -30,7 +30,7 @@ from focat.experiments.results import (
     fingerprint,
     provenance_of,
 )
-from focat.files import digest_of, disk_errors, sha256, write_json
+from focat.files import digest_of, disk_errors, read_json_object, sha256, write_json
 from focat.run import Run, TrainedSystem, load_system
 from focat.training.averaging import average_checkpoints
 from focat.training.trainer import train
@@ -207,9 +207,7 @@ class SystemTasks:
         if self.plan.average > 1 and state.best is not None:
             average_checkpoints(run, self.plan.average)
         weights = run.weights_folder()
-        lines = run.log.read_text(encoding="utf-8").splitlines()
-        logged = [record for record in map(json.loads, lines) if record["kind"] == "validation"]
-        fields = Validation.model_fields
+        logged = [record for record in run.log_records() if record["kind"] == "validation"]
         settings, system = self.planned, self.plan.systems[self.system]
         budget = "+".join(
             f"{value:g}{name}" for name, value in settings.training.budget.model_dump(exclude_none=True).items()
@@ -229,10 +227,10 @@ class SystemTasks:
             weights_sha256=sha256(weights / "weights.safetensors"),
             window=settings.windows.size,
             discount=settings.objective.model_dump(include={"discount"})["discount"],
-            shift=json.loads((run.path / "model.json").read_text(encoding="utf-8"))["shift"],
+            shift=run.model_info().shift,
             segment_embeddings=settings.model.segment_embeddings,
             init_from=system.init_from,
-            validations=tuple(Validation(**{name: v[name] for name in fields if name in v}) for v in logged),
+            validations=tuple(validated_result(Validation, record, str(run.log), "focat train") for record in logged),
         )
         return result, round(state.minutes, 3)
 
@@ -242,7 +240,7 @@ class SystemTasks:
         identity_file = self.run_folder.with_suffix(".json")
         with disk_errors(self.run_folder):
             self.run_folder.parent.mkdir(parents=True, exist_ok=True)
-        before = json.loads(identity_file.read_text(encoding="utf-8"))["identity"] if identity_file.exists() else None
+        before = self._recorded_identity(identity_file)
         if before == identity:
             return
         if self.run_folder.exists() and before is not None:
@@ -252,6 +250,16 @@ class SystemTasks:
                 self.run_folder.rename(archive)
             self.progress.log(f"{self}: settings, corpus or initial weights have changed; the earlier run is {archive}")
         write_json(identity_file, {"identity": identity})
+
+    def _recorded_identity(self, path: Path) -> str | None:
+        """The identity of the run that is there; None if it was never recorded."""
+        if not path.exists():
+            return None
+        remedy = f"delete it if {self.run_folder} is to go on, else move both away"
+        identity = read_json_object(path, remedy).get("identity")
+        if not isinstance(identity, str):
+            raise FocatError(f"{path}: does not say which run is there; {remedy}")
+        return identity
 
     def _training_settings(self) -> Settings:
         """The planned settings, with the folders of this experiment."""

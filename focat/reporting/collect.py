@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
-
-from safetensors import safe_open
 
 from focat.analysis.results import ANALYSIS_KIND, AnalysisResults
 from focat.config import Settings
@@ -25,7 +22,7 @@ from focat.evaluation.results import (
     validated_result,
 )
 from focat.files import split_name
-from focat.run import Run
+from focat.run import Run, count_weights
 
 RESULTS_FOLDER = "results"
 """The folder of a run where results are looked for."""
@@ -49,9 +46,7 @@ class ReportedRun:
     @cached_property
     def log(self) -> list[dict[str, Any]]:
         """The log of training, without a line that is still being written."""
-        if not self.run.log.exists():
-            return []
-        return list(_objects(Lines(self.run.log), complete_lines=self.run.log.read_bytes().count(b"\n")))
+        return self.run.log_records()
 
     def logged(self, kind: str) -> list[dict[str, Any]]:
         """The records of training, or of validation."""
@@ -60,16 +55,7 @@ class ReportedRun:
     @cached_property
     def parameters(self) -> int | None:
         """The number of weights; None before the first checkpoint."""
-        try:
-            path = self.run.weights_folder() / "weights.safetensors"
-        except FocatError:
-            return None
-        try:
-            with safe_open(path, "numpy") as weights:
-                shapes: list[list[int]] = [weights.get_slice(name).get_shape() for name in weights.keys()]  # noqa: SIM118
-                return sum(map(math.prod, shapes))
-        except (OSError, ValueError, RuntimeError) as error:
-            raise FocatError(f"{path}: is damaged ({error}); use another checkpoint") from None
+        return count_weights(self.run.weights_folder()) if self.run.has_weights else None
 
 
 @dataclass(frozen=True)
@@ -155,21 +141,19 @@ def _read(path: Path) -> list[dict[str, Any]]:
     """The JSON object that a file is, or those of its lines."""
     try:
         content = json.loads("\n".join(Lines(path)))
-    except ValueError:
+    except (ValueError, RecursionError):
         return list(_objects(Lines(path)))
     return [content] if isinstance(content, dict) else []
 
 
-def _objects(lines: Lines, complete_lines: int | None = None) -> Iterator[dict[str, Any]]:
-    """The JSON object of each line, or of the first so many lines."""
+def _objects(lines: Lines) -> Iterator[dict[str, Any]]:
+    """The JSON object of each line."""
     for line in lines:
-        if complete_lines is not None and lines.number > complete_lines:
-            return
         if is_blank(line):
             continue
         try:
             record = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             record = None
         if not isinstance(record, dict):
             raise lines.error("is no JSON object; the file is damaged, or of another kind")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import torch
@@ -11,8 +10,9 @@ from torch import Tensor
 
 from focat.choices import AveragingRule
 from focat.errors import FocatError
-from focat.files import atomic_folder, write_json
-from focat.run import Run, read_weights
+from focat.files import atomic_folder, sha256, write_json
+from focat.run import CHECKSUMS, Run, read_weights
+from focat.training.checkpoints import read_state
 
 
 def select_checkpoints(updates: list[int], best: int, count: int, rule: AveragingRule) -> list[int]:
@@ -30,17 +30,21 @@ def select_checkpoints(updates: list[int], best: int, count: int, rule: Averagin
 
 def average_checkpoints(run: Run, count: int = 5, rule: AveragingRule = "closest") -> list[int]:
     """Write the average of `count` checkpoints to the run's `averaged/`; return their updates."""
-    best_file = run.path / "best"
-    if not best_file.exists():
+    best = run.best_update()
+    if best is None:
         raise FocatError(f"{run.path}: has no validated checkpoint yet; train it until its first validation")
-    best = int(best_file.read_text(encoding="utf-8"))
     there = {int(folder.name): folder for folder in run.checkpoints()}
     validated = [update for update in sorted(there) if _validated(there[update])]
+    if best not in validated:
+        raise FocatError(
+            f"{run.path / 'best'}: names {best:07d}, which is no validated checkpoint of the run; train on"
+        )
     chosen = select_checkpoints(validated, best, count, rule)
     weights = mean_weights([there[update] for update in chosen])
     with atomic_folder(run.averaged) as unfinished:
         save_file(weights, unfinished / "weights.safetensors")
         write_json(unfinished / "average.json", {"rule": rule, "updates": chosen, "best": best})
+        write_json(unfinished / CHECKSUMS, {file.name: sha256(file) for file in sorted(unfinished.iterdir())})
     return chosen
 
 
@@ -54,5 +58,5 @@ def mean_weights(checkpoints: list[Path]) -> dict[str, Tensor]:
 
 
 def _validated(folder: Path) -> bool:
-    state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-    return any(update == state["update"] for update, _ in state["validations"])
+    state = read_state(folder)
+    return any(update == state.update for update, _ in state.validations)

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
+from pydantic import TypeAdapter, ValidationError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -123,21 +124,21 @@ def load_checkpoint(run: Run, progress: Progress) -> tuple[TrainingState, Path] 
         if damage is not None:
             progress.log(f"{folder} is damaged ({damage}); resuming from the checkpoint before it")
         elif folder not in pruned:
-            return _read_state(folder), folder
+            return read_state(folder), folder
     raise FocatError(
         f"{run.path}: no checkpoint is whole enough to resume from; give another training.output_dir, and "
         f"training.init_from={run.path} to begin with its weights"
     )
 
 
-def _read_state(folder: Path) -> TrainingState:
-    """Read the state of training of a checkpoint whose checksums are right."""
-    content = read_json_object(folder / _STATE, "use another checkpoint")
+def read_state(folder: Path) -> TrainingState:
+    """Read the state of training of a checkpoint."""
+    remedy = f"restore it from a copy of the run, or delete {folder}"
+    content = read_json_object(folder / _STATE, remedy)
     try:
-        content["validations"] = [(int(update), float(value)) for update, value in content["validations"]]
-        return TrainingState(**content)
-    except (KeyError, TypeError, ValueError):
-        raise FocatError(f"{folder / _STATE}: does not hold the state of training; use another checkpoint") from None
+        return TypeAdapter(TrainingState).validate_python(content)
+    except ValidationError:
+        raise FocatError(f"{folder / _STATE}: does not hold the state of training; {remedy}") from None
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, parameters: dict[str, nn.Parameter]) -> dict[str, Tensor]:

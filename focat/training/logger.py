@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 from focat.files import write_atomic
 from focat.progress import Progress
-from focat.run import Run
+from focat.run import Run, log_record
 
 
 class TrainLogger:
@@ -22,8 +21,9 @@ class TrainLogger:
 
     def __init__(self, run: Run, progress: Progress, update: int) -> None:
         self._progress = progress
-        lines = run.log.read_text(encoding="utf-8").splitlines(keepends=True) if run.log.exists() else []
-        write_atomic(run.log, "".join(line for line in lines if _update_of(line) <= update))
+        lines = run.log.read_bytes().splitlines(keepends=True) if run.log.exists() else []
+        kept = [line for line in lines if (record := log_record(line)) is not None and record["update"] <= update]
+        write_atomic(run.log, b"".join(kept))
         self._log = run.log.open("a", encoding="utf-8")
         self._tensorboard = _tensorboard(run)
 
@@ -76,13 +76,6 @@ def duration(minutes: float) -> str:
     if minutes < 1.5:
         return f"{minutes * 60:.0f} s"
     return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
-
-
-def _update_of(line: str) -> int:
-    try:
-        return int(json.loads(line)["update"])
-    except (ValueError, KeyError):
-        return sys.maxsize  # a line that was cut off while it was written
 
 
 def _tensorboard(run: Run) -> Any:

@@ -15,14 +15,15 @@ from focat.cli import main
 
 @dataclass(frozen=True)
 class Done:
-    """What a command printed."""
+    """What a command printed, and its exit code."""
 
     stdout: str
     stderr: str
+    code: object = 0
 
 
-def focat(folder: Path, *arguments: object, expect: int = 0, **variables: str) -> Done:
-    """`focat …` in a folder, to its end; it must end as expected, and not by an exception that nobody caught."""
+def run_focat(folder: Path, *arguments: object, **variables: str) -> Done:
+    """`focat …` in a folder, to its end, which must not be an exception that nobody caught."""
     out, err = StringIO(), StringIO()
     code: object = 0
     environment = mock.patch.dict(os.environ, {"COLUMNS": "200", **variables})
@@ -36,8 +37,14 @@ def focat(folder: Path, *arguments: object, expect: int = 0, **variables: str) -
             code = ended.code or 0
         finally:
             os.chdir(before)
-    assert code == expect, err.getvalue()
-    return Done(out.getvalue(), err.getvalue())
+    return Done(out.getvalue(), err.getvalue(), code)
+
+
+def focat(folder: Path, *arguments: object, expect: int = 0, **variables: str) -> Done:
+    """`focat …` in a folder, to its end; it must end as expected, and not by an exception that nobody caught."""
+    done = run_focat(folder, *arguments, **variables)
+    assert done.code == expect, done.stderr
+    return done
 
 
 def refused(folder: Path, *arguments: object, **variables: str) -> str:

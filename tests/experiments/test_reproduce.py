@@ -300,3 +300,14 @@ def test_commands_of_steps_are_commands_of_focat(tmp_path: Path) -> None:
     application = typer.main.get_command(app)
     for _, name, *arguments in commands:
         application.commands[name].make_context(name, arguments)
+
+
+def test_a_damaged_table_of_a_result_is_refused(finished: Path, tmp_path: Path, launcher: Launcher) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(finished / "out", out, ignore=shutil.ignore_patterns("runs", *FILES))
+    path = out / "results" / "base.1.evaluate.test.reuse.json"
+    record = json.loads(path.read_text())
+    next(iter(record["result"]["lines"].values()))["packed"] = "(not a table)"
+    path.write_text(json.dumps(record))
+    said = reproduce(launcher, finished / "tiny.yaml", out, expect=2)
+    assert said.endswith("cannot be decompressed); write it again\n")

@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as LiveDisplay
 
+from focat.printing import printable
+
 _REFRESH_SECONDS = 0.1  # of a live bar
 _LINE_SECONDS = 10.0  # between the lines of a pipe
 
@@ -20,7 +22,7 @@ class Bar:
     """How much of one piece of work is done, and how fast."""
 
     def __init__(self, label: str, unit: str, total: int | None, console: Console | None) -> None:
-        self.label, self.unit, self.total, self.done = label, unit, total, 0
+        self.label, self.unit, self.total, self.done = printable(label), unit, total, 0
         self._done_earlier = 0  # by a process that was interrupted: counts as done, but not for the rate
         self._console = console
         self._start = self._shown = time.monotonic()
@@ -91,13 +93,13 @@ class Progress:
     def log(self, text: str) -> None:
         """Show a line that stays."""
         if self._console is not None:
-            self._console.out(("\n" if self._status_shown else "") + text, highlight=False)
+            self._console.out(("\n" if self._status_shown else "") + printable(text), highlight=False)
             self._status_shown = False
 
     def status(self, text: str) -> None:
         """Show a line that the next status replaces in a terminal; in a pipe, a line like any other."""
         if self._console is not None and self._out is not None and self._console.is_interactive:
-            print(f"\r\x1b[2K{text}", end="", file=self._out, flush=True)
+            print(f"\r\x1b[2K{printable(text)}", end="", file=self._out, flush=True)
             self._status_shown = True
         else:
             self.log(text)

@@ -12,6 +12,7 @@ import typer
 from focat._version import __version__
 from focat.cli import analyse, data, experiments, measure, quality, system, training, translate
 from focat.errors import FocatError, ParameterError
+from focat.printing import print_line
 
 app = typer.Typer(
     name="focat",
@@ -54,10 +55,10 @@ def main() -> None:
     except typer.Exit as done:
         sys.exit(done.exit_code)
     except ParameterError as error:
-        print(f"focat: {error.with_name(options.get(error.parameter))}", file=sys.stderr)
+        print_line(f"focat: {error.with_name(options.get(error.parameter))}", sys.stderr)
         sys.exit(2)
     except FocatError as error:
-        print(f"focat: {error}", file=sys.stderr)
+        print_line(f"focat: {error}", sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -87,13 +88,13 @@ def _usage_error(error: Any) -> NoReturn:
         context = getattr(error, "ctx", None)
         where = "" if context is None else f"; see `{context.command_path} --help`"
         message = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
-        print(f"focat: {message}{where}", file=sys.stderr)
+        print_line(f"focat: {message}{where}", sys.stderr)
     sys.exit(error.exit_code)
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"focat {__version__}")
+        print_line(f"focat {__version__}")
         raise typer.Exit
 
 

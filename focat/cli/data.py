@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from focat.cli import options as opt
+from focat.printing import print_line
 
 
 def config_command(
@@ -47,8 +48,8 @@ def prepare_command(
     settings = load_settings(config, overrides or ()).data
     manifest = prepare(settings, opt.progress_shown(quiet), overwrite)
     for name, split in manifest["splits"].items():
-        print(f"{name}: {counts_line(split)}")
-    print(f"next: focat inspect {settings.store}")
+        print_line(f"{name}: {counts_line(split)}")
+    print_line(f"next: focat inspect {settings.store}")
     opt.write_figures(json_file, manifest)
 
 

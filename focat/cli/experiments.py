@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from focat.cli import options as opt
+from focat.printing import print_line
 
 
 def demo_command(
@@ -123,4 +124,4 @@ def report_command(
         command=shlex.join(["focat", *sys.argv[1:]]),
         progress=opt.progress_shown(quiet),
     )
-    print(f"open {page}")
+    print_line(f"open {page}")

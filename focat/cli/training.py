@@ -8,6 +8,7 @@ import typer
 
 from focat.choices import AveragingRule
 from focat.cli import options as opt
+from focat.printing import print_line
 
 
 def train_command(
@@ -45,4 +46,4 @@ def average_command(
     from focat.training.averaging import average_checkpoints
 
     chosen = average_checkpoints(Run.open(run), count, rule)
-    print(f"{run}/averaged: the mean of {len(chosen)} checkpoints: {', '.join(map(str, chosen))}")
+    print_line(f"{run}/averaged: the mean of {len(chosen)} checkpoints: {', '.join(map(str, chosen))}")

@@ -10,6 +10,7 @@ import typer
 
 from focat.cli import options as opt
 from focat.errors import FocatError
+from focat.printing import print_line
 
 
 def translate_command(
@@ -64,7 +65,7 @@ def translate_command(
     # where progress would run into the translation
     to_terminal = output == Path("-") and sys.stdout is not None and sys.stdout.isatty()
     if input == Path("-") and sys.stdin is not None and sys.stdin.isatty():
-        print("Type one sentence to a line; a blank line begins another document, Ctrl-D ends.", file=sys.stderr)
+        print_line("Type one sentence to a line; a blank line begins another document, Ctrl-D ends.", sys.stderr)
     figures = load([run, *(ensemble or [])], device, overrides).translate_file(
         input,
         output,

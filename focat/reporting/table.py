@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table as TerminalTable
 from rich.text import Text
 
+from focat.printing import printable
+
 MISSING = "–"
 
 
@@ -69,10 +71,10 @@ def print_table(table: Table, console: Console) -> None:
         print_lines([table.title, *lines, *table.notes], console)
         return
     if table.title:
-        console.print(Text(table.title, "bold"), soft_wrap=True)
+        console.print(Text(printable(table.title), "bold"), soft_wrap=True)
     drawn = TerminalTable()
     for i, column in enumerate(table.columns):
-        drawn.add_column(Text(column), justify="left" if i < table.labels else "right")
+        drawn.add_column(Text(printable(column)), justify="left" if i < table.labels else "right")
     for one in table.rows:
         style = "italic" if one.italic else ""
         drawn.add_row(*map(_styled, one.cells), style=style, end_section=one.end_section)
@@ -84,7 +86,7 @@ def print_lines(lines: Iterable[str], console: Console) -> None:
     """Print lines as they are: no wrapping, no markup, tabs kept."""
     for line in lines:
         if line:
-            print(line, file=console.file)
+            print(printable(line), file=console.file)
 
 
 def markdown(table: Table) -> str:
@@ -109,7 +111,9 @@ def _styled(cell: Cell) -> Text:
     if cell.best:
         text.stylize("bold")
     interval = f" [{cell.interval}]" if cell.interval else ""
-    return text.append(f"{cell.spread}{cell.stars}{interval}")
+    text.append(f"{cell.spread}{cell.stars}{interval}")
+    text.plain = printable(text.plain)  # as long as before, so that styles stay where they are
+    return text
 
 
 def _marked_up(cell: Cell, italic: bool) -> str:

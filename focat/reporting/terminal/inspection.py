@@ -8,12 +8,12 @@ import re
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
 from rich.text import Text
 
 from focat.analysis.inspection import Inspection, WindowTokens
 from focat.corpus.store import SIDES, counts_line
 from focat.files import write_atomic
+from focat.printing import printable
 from focat.reporting.table import Table, print_table, row
 
 _COLOURS = ("cyan", "magenta", "yellow", "blue", "red")  # of context segments; the current one is bold green
@@ -24,12 +24,15 @@ def show_inspection(inspection: Inspection, console: Console | None = None) -> N
     """Print an inspection; in colour where the terminal has it."""
     console = console or Console(highlight=False)
     results = inspection.results
-    console.print(f"[bold]{escape(results.store)}[/], {results.split}: {counts_line(results.model_dump())}")
+    _print_titled(console, results.store, f", {results.split}: {counts_line(results.model_dump())}")
     for side, language, vocabulary in zip(SIDES, results.languages, results.vocabularies, strict=True):
         sentences, windows = results.sentence_lengths[side], results.window_lengths[side]
-        console.print(
-            f"\n[bold]{side}[/] ({language}, vocabulary {vocabulary:,}): {sentences.mean} tokens a sentence, "
-            f"{windows.mean} a window; longest {sentences.longest:,} and {windows.longest:,}"
+        console.print("")
+        _print_titled(
+            console,
+            side,
+            f" ({language}, vocabulary {vocabulary:,}): {sentences.mean} tokens a sentence, "
+            f"{windows.mean} a window; longest {sentences.longest:,} and {windows.longest:,}",
         )
         _show_histogram(console, sentences.histogram)
     console.print(
@@ -56,6 +59,10 @@ def _show_windows(console: Console, inspection: Inspection) -> None:
         console.print(f"\n[bold]window {i + 1}[/]", coloured_window(source), coloured_window(target), sep="\n  ")
 
 
+def _print_titled(console: Console, title: str, text: str) -> None:
+    console.print(Text.assemble((printable(title), "bold"), printable(text)))
+
+
 def _show_histogram(console: Console, histogram: dict[str, int]) -> None:
     most = max(histogram.values())
     for label, count in histogram.items():
@@ -69,5 +76,5 @@ def coloured_window(side: WindowTokens) -> Text:
     tokens = zip(side.segments, side.pieces, strict=True)
     for segment, sentence in itertools.groupby(tokens, key=lambda token: token[0]):
         words = "".join(f" {piece} " if piece.startswith("<") else piece.replace("▁", " ") for _, piece in sentence)
-        text.append(words, "bold green" if segment == side.current else _COLOURS[segment % len(_COLOURS)])
+        text.append(printable(words), "bold green" if segment == side.current else _COLOURS[segment % len(_COLOURS)])
     return text

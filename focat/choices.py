@@ -38,3 +38,7 @@ AttentionDetail = Literal["layer", "head"]
 """How finely attention is shown."""
 ScoreFormat = Literal["tsv", "jsonl"]
 """Format of `focat score`: a line for each sentence, or one with all its tokens."""
+ExportFormat = Literal["hf", "ct2"]
+"""What `focat export` writes: a model for transformers, or for CTranslate2."""
+Quantization = Literal["float32", "float16", "bfloat16", "int16", "int8", "int8_float16", "int8_bfloat16"]
+"""Type of the weights of an exported CTranslate2 model."""

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from focat._version import __version__
-from focat.cli import analyse, data, experiments, measure, quality, system, training, translate
+from focat.cli import analyse, data, experiments, interop, measure, quality, system, training, translate
 from focat.errors import FocatError, ParameterError
 from focat.printing import print_line
 
@@ -35,6 +35,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": quality.evaluate_command,
     "compare": quality.compare_command,
     "analyse": analyse.analyse_command,
+    "export": interop.export_command,
     "reproduce": experiments.reproduce_command,
     "report": experiments.report_command,
     "doctor": system.doctor_command,

@@ -1,0 +1,1 @@
+"""Models of other toolkits: imported as runs, and runs exported for them."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -23,8 +24,8 @@ try:
 except ImportError:
     raise ImportError("focat needs a POSIX system such as Linux or macOS; on Windows, use WSL") from None
 
-# Ends the names of files and folders that are still being written. It names focat, so that no file of a user has it:
-# what an interrupted command left under such a name is replaced or deleted by the next one.
+# Ends the names of files and folders that are still being written. What an interrupted command left under such a name
+# in a folder of focat's own is replaced or deleted by the next one; elsewhere it is refused, since it may be a user's.
 PARTIAL_SUFFIX = ".focat-unfinished"
 
 
@@ -38,7 +39,7 @@ def write_atomic(path: Path, content: bytes | str) -> None:
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """Open a file that replaces `path` when the block ends, and is deleted if the block raises."""
     path = path.resolve() if path.is_symlink() else path  # replace the file behind a link, not the link
-    partial = path.with_name(path.name + PARTIAL_SUFFIX)
+    partial = partial_file(path)
     with disk_errors(path):
         try:
             with partial.open("wb") as file:
@@ -54,9 +55,20 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
         _sync_folder(path.parent)
 
 
+def partial_file(path: Path) -> Path:
+    """Return the file that becomes `path` when it is complete; beside the file itself, if `path` is a link to it."""
+    path = path.resolve() if path.is_symlink() else path
+    return path.with_name(path.name + PARTIAL_SUFFIX)
+
+
 def write_json(path: Path, content: Any) -> None:
     """Write indented JSON atomically; the same content gives the same bytes."""
-    write_atomic(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    write_atomic(path, json_text(content))
+
+
+def json_text(content: Any) -> str:
+    """Return what `write_json` writes."""
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 def read_json_object(path: Path, remedy: str) -> dict[str, Any]:
@@ -133,20 +145,35 @@ def locked_folder(folder: Path, otherwise: str) -> Iterator[None]:
 
 def check_output_file(path: Path | None, overwrite: bool) -> None:
     """Refuse a file that exists, or that cannot be written where it is to be, before any work is done."""
+    if path is None:
+        return
     check_parent_folder(path)
-    if path is not None and path.exists() and not overwrite:
+    if path.exists() and not overwrite:
         raise FocatError(f"{path}: exists; give another file, or overwrite it")
+    check_partial_file(path)
 
 
-def check_parent_folder(path: Path | None) -> Path | None:
-    """Return the path if a file can be written there: its folder exists, and it is no folder, device or pipe."""
-    if path is not None and not path.parent.is_dir():
+def check_parent_folder(path: Path) -> None:
+    """Refuse a path where no file can be written: its folder does not exist, or it is a folder, device or pipe."""
+    if not path.parent.is_dir():
         raise FocatError(f"{path}: there is no folder {path.parent}")
-    if path is not None and path.is_dir():
+    if path.is_dir():
         raise FocatError(f"{path}: a folder, where a file was expected")
-    if path is not None and path.exists() and not path.is_file():
+    if path.exists() and not path.is_file():
         raise FocatError(f"{path}: a device or pipe, where a file was expected; leave it out and use `> {path}`")
-    return path
+
+
+def check_partial_file(path: Path) -> None:
+    """Refuse a path beside which stands what an interrupted command has left, or a user's file of that name."""
+    partial = partial_file(path)
+    if os.path.lexists(partial):
+        raise FocatError(f"{partial}: exists, and would be replaced while {path.name} is written; move or delete it")
+
+
+def unused_path(path: Path) -> Path:
+    """Return the path if nothing is there, else the first of NAME-2, NAME-3 and so on where nothing is."""
+    names = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in itertools.count(2))
+    return next(found for found in itertools.chain([path], names) if not os.path.lexists(found))
 
 
 def split_name(argument: str | Path) -> tuple[str | None, Path]:

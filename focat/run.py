@@ -24,7 +24,7 @@ from focat.config.schema import WindowSettings
 from focat.corpus.store import Store
 from focat.corpus.tokenizer import Tokenizer
 from focat.errors import FocatError
-from focat.files import PARTIAL_SUFFIX, read_json_object, sha256, write_atomic, write_json
+from focat.files import PARTIAL_SUFFIX, json_text, partial_file, read_json_object, sha256, write_atomic
 from focat.hardware import device_named, memory_errors
 from focat.model.transformer import Transformer
 
@@ -49,6 +49,7 @@ _MAY_CHANGE: Any = {
 _OTHER = "use another checkpoint"
 _RESTORE = "restore it from a copy of the run"
 _BEST = "write the name of a checkpoint into it, or train on, which writes it again"
+_BEGUN = {"model.json", "tokenizer", "config.yaml", "log.jsonl", "tensorboard", "checkpoints"}
 _CHECKPOINT_NAME = re.compile("[0-9]{1,18}")
 
 
@@ -92,13 +93,14 @@ class Run:
             shift=_resolve_shift(settings, store),
             store=store.manifest["keys"]["train"],
         )
+        described = json_text(info.model_dump())
         if (run.path / "config.yaml").exists() and (run.path / "model.json").exists():
             run._check_format()
             run._check_same(settings, info)
-        elif not (run.path / "model.json").exists() and run._files():
+        elif not run._is_new(described):
             raise FocatError(f"{run.path}: is not empty and holds no run; give another training.output_dir")
         run.path.mkdir(parents=True, exist_ok=True)
-        write_json(run.path / "model.json", info.model_dump())  # first: what follows may be interrupted, and is ours
+        write_atomic(run.path / "model.json", described)  # first: what follows may be interrupted, and is ours
         tokenizer.save(run.path / "tokenizer")
         write_atomic(run.path / "config.yaml", dump_settings(settings))  # last: with it, the folder is a run
         return run
@@ -198,8 +200,21 @@ class Run:
         with memory_errors(f"{self.path}: its model does not fit into the memory of {device}; use another device"):
             return model.to(device).eval()
 
-    def _files(self) -> list[Path]:
-        return [f for f in self.path.iterdir() if f.suffix != PARTIAL_SUFFIX] if self.path.exists() else []
+    def _is_new(self, described: str) -> bool:
+        """Whether the folder is empty, or holds only what was written before `create` or training was interrupted.
+
+        Args:
+            described: the content of model.json, which is written first.
+        """
+        files = {path.name for path in self.path.iterdir()} if self.path.exists() else set()
+        if "model.json" in files:
+            try:
+                ModelInfo.model_validate(read_json_object(self.path / "model.json", ""))
+            except (FocatError, ValidationError):
+                return False
+            return {name.removesuffix(PARTIAL_SUFFIX) for name in files} <= _BEGUN and not self.checkpoints()
+        partial = partial_file(self.path / "model.json")
+        return not files or (files == {partial.name} and described.encode().startswith(partial.read_bytes()))
 
     def model_info(self) -> ModelInfo:
         """Read model.json."""

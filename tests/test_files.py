@@ -26,6 +26,7 @@ from focat.files import (
     read_json_object,
     sha256,
     split_name,
+    unused_path,
     write_atomic,
     write_json,
 )
@@ -239,6 +240,27 @@ def test_nothing_is_overwritten_unless_asked(tmp_path: Path) -> None:
         check_output_file(there, overwrite=False)
     with pytest.raises(FocatError, match="a folder, where a file was expected"):
         check_output_file(tmp_path, overwrite=True)
+
+
+def test_what_stands_where_a_file_is_written_first_is_not_replaced(tmp_path: Path) -> None:
+    """Beside the file itself, if the path is a link to it; a link that leads nowhere is something, too."""
+    (tmp_path / f"out{PARTIAL_SUFFIX}").write_text("mine")
+    message = f"out{PARTIAL_SUFFIX}: exists, and would be replaced while out is written; move or delete it$"
+    for overwrite in (False, True):
+        with pytest.raises(FocatError, match=message):
+            check_output_file(tmp_path / "out", overwrite)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / f"file{PARTIAL_SUFFIX}").symlink_to("nowhere")
+    (tmp_path / "link").symlink_to("folder/file")
+    with pytest.raises(FocatError, match=f"folder/file{PARTIAL_SUFFIX}: exists"):
+        check_output_file(tmp_path / "link", overwrite=False)
+
+
+def test_a_path_that_is_used_gets_a_number(tmp_path: Path) -> None:
+    assert unused_path(tmp_path / "a.json") == tmp_path / "a.json"
+    (tmp_path / "a.json").touch()
+    (tmp_path / "a-2.json").symlink_to("nowhere")
+    assert unused_path(tmp_path / "a.json") == tmp_path / "a-3.json"
 
 
 def test_named(tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ def reproduce(
         folder.mkdir(parents=True, exist_ok=True)
     with locked_folder(folder, "another `focat reproduce` is at work in this folder"):
         experiment = Experiment(loaded, folder, progress)
+        experiment.check_folder()
         systems = selected_tasks(experiment, only)
         experiment.check()
         experiment.prepare([tasks.system for tasks in systems])

@@ -14,8 +14,10 @@ from focat.evaluation.quality import MetricConfig
 from focat.evaluation.suites import ContextFiles, Suite, contrapro_instances, read_suite, voita_instances
 from focat.experiments.plan import LoadedPlan, SuitePlan, TestPlan
 from focat.experiments.results import ResultStore, fingerprint
-from focat.files import digest_of
+from focat.files import digest_of, partial_file, read_json_object
 from focat.progress import Progress
+
+_KINDS = {"results.json": "focat results", "provenance.json": "focat provenance", "tables.json": "focat tables"}
 
 
 class Experiment:
@@ -25,6 +27,25 @@ class Experiment:
         self.loaded, self.plan, self.folder, self.progress = loaded, loaded.plan, folder, progress
         self.results = ResultStore(folder / "results")
         self._suites: dict[str, Suite] = {}
+
+    def check_folder(self) -> None:
+        """Refuse a folder with a file that would be replaced, but that was not written for a plan.
+
+        What an interrupted plan has left under the name of an unfinished file is deleted.
+        """
+        folder, own = self.folder, False
+        for name, kind in _KINDS.items():
+            if (folder / name).exists():
+                own = _kind_of(folder / name) == kind
+                _refuse_unless(own, folder / name)
+        if (folder / "tables.md").exists():  # written together with the others
+            _refuse_unless(own, folder / "tables.md")
+        if (folder / "report.html").exists():
+            _refuse_unless(_is_page(folder / "report.html"), folder / "report.html")
+        interrupted = any((folder / name).is_dir() for name in ("stores", "runs", "results"))
+        for partial in (partial_file(folder / name) for name in (*_KINDS, "tables.md", "report.html")):
+            _refuse_unless(interrupted or not partial.exists(), partial)
+            partial.unlink(missing_ok=True)
 
     def check(self) -> None:
         """Check everything that measuring needs before training starts: suites, metrics, corpora.
@@ -75,6 +96,26 @@ class Experiment:
         if name not in self._suites:
             self._suites[name] = _load_suite(name, self.plan.suites[name])
         return self._suites[name]
+
+
+def _kind_of(path: Path) -> object:
+    try:
+        return read_json_object(path, "").get("kind")
+    except FocatError:
+        return None
+
+
+def _is_page(path: Path) -> bool:
+    """Whether a file is a page of `focat report`."""
+    with path.open("rb") as file:
+        return b'<meta name="generator" content="focat ' in file.read(100_000)
+
+
+def _refuse_unless(own: bool, path: Path) -> None:
+    if not own:
+        raise FocatError(
+            f"{path}: was not written by `focat reproduce`, which would replace it; move it, or give another folder"
+        )
 
 
 def data_digest(data: DataSettings) -> str:

@@ -6,7 +6,6 @@ files. After a change to one system, only what depends on it runs again.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterator
 from functools import cached_property
@@ -30,7 +29,7 @@ from focat.experiments.results import (
     fingerprint,
     provenance_of,
 )
-from focat.files import digest_of, disk_errors, read_json_object, sha256, write_json
+from focat.files import digest_of, disk_errors, read_json_object, sha256, unused_path, write_json
 from focat.run import Run, TrainedSystem, load_system
 from focat.training.averaging import average_checkpoints
 from focat.training.trainer import train
@@ -136,7 +135,7 @@ class SystemTasks:
             if path.is_file() and path not in current:
                 with disk_errors(archive):
                     archive.mkdir(exist_ok=True)
-                    path.replace(archive / path.name)
+                    path.rename(unused_path(archive / path.name))
 
     def _on_page(self, step: Step) -> bool:
         """Whether the report shows a step: only the window size of training, and one kind of target context."""
@@ -244,9 +243,8 @@ class SystemTasks:
         if before == identity:
             return
         if self.run_folder.exists() and before is not None:
-            archive = self.run_folder.with_name(f"{self.run_folder.name}.{before[:8]}")
+            archive = unused_path(self.run_folder.with_name(f"{self.run_folder.name}.{before[:8]}"))
             with disk_errors(archive):
-                shutil.rmtree(archive, ignore_errors=True)  # an earlier run of the same settings
                 self.run_folder.rename(archive)
             self.progress.log(f"{self}: settings, corpus or initial weights have changed; the earlier run is {archive}")
         write_json(identity_file, {"identity": identity})
@@ -267,11 +265,11 @@ class SystemTasks:
         if self.parent is not None:
             init_from = self.parent.run_folder
             if (self.run_folder / "config.yaml").exists():  # the experiment may have moved; weights are not read again
-                begun = Run(self.run_folder)
+                begun = Run.open(self.run_folder)
                 if begun.checkpoints():
                     init_from = begun.settings.training.init_from
                 else:
-                    shutil.rmtree(self.run_folder)
+                    (self.run_folder / "config.yaml").unlink()  # begun, and begun again
         training = self.planned.training.model_copy(update={"output_dir": self.run_folder, "init_from": init_from})
         data = self.planned.data.model_copy(update={"store": self.experiment.store_of(self.planned)})
         return self.planned.model_copy(update={"training": training, "data": data})

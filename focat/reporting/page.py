@@ -15,7 +15,7 @@ from focat._version import __version__
 from focat.errors import FocatError, ParameterError
 from focat.evaluation.instance_scores import chance_levels
 from focat.evaluation.suites import Suite
-from focat.files import check_output_file, write_atomic
+from focat.files import check_output_file, check_partial_file, write_atomic
 from focat.hardware import hardware
 from focat.progress import NULL_PROGRESS, Progress
 from focat.reporting.analysis_sections import AnalysisSection, analysed_systems, analysis_sections
@@ -226,6 +226,7 @@ def _write_plots(plots: Sequence[Plot], folder: Path, overwrite: bool, progress:
             path = folder / f"{plot.name}.{ending}"
             if path.exists() and not overwrite:
                 raise FocatError(f"{path}: exists; give another folder for plots, or overwrite it")
+            check_partial_file(path)
     with progress.bar("plots", "files", 2 * len(plots)) as bar:
         for plot in plots:
             bar.advance(len(plot.write(folder)))

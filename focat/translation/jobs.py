@@ -11,7 +11,7 @@ import gzip
 import lzma
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,11 +21,11 @@ import zstandard
 
 from focat._version import __version__
 from focat.errors import FocatError
-from focat.files import atomic_file, check_parent_folder, disk_errors, sha256
+from focat.files import atomic_file, check_parent_folder, check_partial_file, disk_errors, sha256
 from focat.progress import Progress
 from focat.translation.formats import FileSegment, InputLines, OutputOptions, format_of, read_segments
 from focat.translation.formats.lines import STDIN
-from focat.translation.journal import Journal, JournaledDecoder, open_journal, written_output
+from focat.translation.journal import FileId, Journal, JournaledDecoder, open_journal, replaceable_outputs
 from focat.translation.read_ahead import ReadAhead
 from focat.translation.result import Translation
 from focat.translation.translator import Translator
@@ -70,16 +70,18 @@ class Job:
             check_parent_folder(self.output)
             if self.input != STDIN and self.output.exists() and self.output.samefile(self.input):
                 raise FocatError(f"{self.output}: is the input; give another output")
-            self.check_output(written_output(self.journal))
+            self.check_output(replaceable_outputs(self.journal))
+            if not self.journal.exists():  # an interrupted job leaves both
+                check_partial_file(self.output)
         segments = self.segments()  # refuses options that do not go together
         return None if self.readable_once else sum(len(segment.sentences) for segment in segments)
 
-    def check_output(self, expected: list[int] | None) -> None:
-        """Refuse an output that exists, unless it may be overwritten or is the expected file."""
-        if not self.overwrite and self.output_id() not in (None, expected):
+    def check_output(self, replaceable: Sequence[FileId | None]) -> None:
+        """Refuse an output that exists, unless it may be overwritten or is one of these files."""
+        if not self.overwrite and self.output_id() not in (None, *replaceable):
             raise FocatError(f"{self.output}: exists; give another file, or overwrite it")
 
-    def output_id(self) -> list[int] | None:
+    def output_id(self) -> FileId | None:
         """Identifies the output and its state; None if there is none."""
         return _file_id(self.output.stat()) if self.output.exists() else None
 
@@ -132,11 +134,12 @@ def run_job(job: Job, translator: Translator, weights: list[str], progress: Prog
         stats = _translate(job, translator, total, progress, sys.stdout.buffer, None)
     else:
         before = job.output_id()
-        with open_journal(job.journal, _identity(job, translator, weights), job.overwrite) as journal:
+        identity = _identity(job, translator, weights)
+        with open_journal(job.journal, identity, job.overwrite, before if job.overwrite else None) as journal:
             with _output(job.output, journal) as out:
                 stats = _translate(job, translator, total, progress, out, journal)
                 journal.finish()
-                job.check_output(before)  # someone may have written it in the meantime
+                job.check_output([before])  # someone may have written it in the meantime
             journal.remove()
     for note in stats.notes():
         progress.log(note)
@@ -191,7 +194,7 @@ def _output(path: Path, journal: Journal) -> Iterator[BinaryIO]:
         journal.record_output(_file_id(os.fstat(file.fileno())))
 
 
-def _file_id(file: os.stat_result) -> list[int]:
+def _file_id(file: os.stat_result) -> FileId:
     """Tells a file from any other, and from itself after a change."""
     return [file.st_ino, file.st_size, file.st_mtime_ns]
 

@@ -29,18 +29,25 @@ _MAGIC = _NAME + b"3\n"
 _HEADER = struct.Struct("<II")  # length and checksum of a record
 _SYNC_SECONDS = 5.0  # what a power failure may cost; if the process is killed, no record is lost
 
+FileId = list[int]
+"""Tells a file from any other, and from itself after a change."""
+_REPLACES, _OUTPUT = "replaces", "output"  # in the first record, and in the last
+
 # a step of a wave: the digest of the windows submitted before it, and for each window that it finished, its index in
 # the wave and the n best as (tokens, log-probability, truncated)
 _Step = tuple[str, list[tuple[int, list[tuple[list[int], float, bool]]]]]
 
 
 @contextmanager
-def open_journal(path: Path, job: dict[str, Any], overwrite: bool = False) -> Iterator[Journal]:
+def open_journal(
+    path: Path, job: dict[str, Any], overwrite: bool = False, replaces: FileId | None = None
+) -> Iterator[Journal]:
     """Open or create the journal of a job, for this process alone.
 
     Args:
         job: what identifies the job, by name.
         overwrite: drop the journal of another job instead of refusing it.
+        replaces: a file that the job may replace, also when it is resumed; recorded when the job begins.
 
     Raises:
         FocatError: the journal belongs to another job, or the file is none, or another process has it open.
@@ -48,7 +55,8 @@ def open_journal(path: Path, job: dict[str, Any], overwrite: bool = False) -> It
     with disk_errors(path):
         path.touch()
     with locked_folder(path, "another process is at this job"), _opened(path) as file:
-        journal = Journal(path, file, {name: digest_of(value)[:16] for name, value in job.items()}, overwrite)
+        identity = {name: digest_of(value)[:16] for name, value in job.items()}
+        journal = Journal(path, file, identity, overwrite, replaces)
         try:
             yield journal
         except BaseException:
@@ -69,28 +77,39 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
             file.close()
 
 
-def written_output(path: Path) -> list[int] | None:
-    """What the last record of a journal says of the output that was written; None if the job did not come so far."""
+def replaceable_outputs(path: Path) -> list[FileId]:
+    """Return the files that a resumed job may replace: one it was to overwrite, and one it has written itself.
+
+    The first record of a journal names the one, the last record the other.
+    """
     try:
         content = path.read_bytes()
     except OSError:
-        return None
-    position, last = len(_MAGIC), None
+        return []
+    position = len(_MAGIC)
+    records: list[bytes] = []
     while content.startswith(_MAGIC) and position + _HEADER.size <= len(content):
         length, checksum = _HEADER.unpack_from(content, position)
         position += _HEADER.size
-        last = content[position : position + length]
-        if len(last) != length or zlib.crc32(last) != checksum:
-            return None
+        record = content[position : position + length]
+        if len(record) != length or zlib.crc32(record) != checksum:
+            break
+        records[1:] = [record]
         position += length
-    record = json.loads(zlib.decompress(last)) if last is not None else None
-    return record.get("output") if isinstance(record, dict) else None
+    found = []
+    for record, name in zip(records, (_REPLACES, _OUTPUT), strict=False):
+        fields = json.loads(zlib.decompress(record))
+        if isinstance(fields, dict) and name in fields:
+            found.append(fields[name])
+    return found
 
 
 class Journal:
     """A file of records that exists until its job is done."""
 
-    def __init__(self, path: Path, file: BinaryIO, job: dict[str, str], overwrite: bool) -> None:
+    def __init__(
+        self, path: Path, file: BinaryIO, job: dict[str, str], overwrite: bool, replaces: FileId | None
+    ) -> None:
         self.path, self._file, self._overwrite = path, file, overwrite
         self._synced = time.monotonic()
         self._last_read = 0  # where the record that was read last begins
@@ -102,7 +121,7 @@ class Journal:
             file.seek(0)
             file.truncate()
             file.write(_MAGIC)
-            self._write(job)
+            self._write(job if replaces is None else {**job, _REPLACES: replaces})
 
     def read(self) -> list[_Step] | None:
         """The next wave of an earlier run; None after the last one."""
@@ -120,9 +139,9 @@ class Journal:
         self._write(steps)
         self.has_results = True
 
-    def record_output(self, file: list[int]) -> None:
+    def record_output(self, file: FileId) -> None:
         """Record which file the output is, before it appears at its name."""
-        self._write({"output": file})
+        self._write({_OUTPUT: file})
 
     def reject(self) -> None:
         """The wave that was read last is of another input: what comes through a pipe has changed.
@@ -156,6 +175,8 @@ class Journal:
             problem = "was written by another version of focat"
         else:
             begun = self._read() if magic == _MAGIC else None
+            if begun is not None:
+                begun.pop(_REPLACES, None)
             if begun is None or begun == job:
                 return begun is not None
             problem = "belongs to a job with " + ", ".join(f"other {n}" for n in job if begun.get(n) != job[n])

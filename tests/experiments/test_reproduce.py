@@ -22,6 +22,7 @@ from focat.experiments.results import Step
 from focat.experiments.tasks import SystemTasks
 from focat.files import PARTIAL_SUFFIX
 from focat.progress import NULL_PROGRESS
+from tests.evaluation.commands import focat, refused
 from tests.experiments.plans import TINY, write_plan
 from tests.training.launcher import Command, Launcher
 
@@ -311,3 +312,50 @@ def test_a_damaged_table_of_a_result_is_refused(finished: Path, tmp_path: Path, 
     path.write_text(json.dumps(record))
     said = reproduce(launcher, finished / "tiny.yaml", out, expect=2)
     assert said.endswith("cannot be decompressed); write it again\n")
+
+
+@pytest.mark.parametrize("name", ["results.json", "provenance.json", "tables.json", "tables.md", "report.html"])
+def test_a_file_of_a_user_is_not_replaced(tmp_path: Path, name: str) -> None:
+    plan, out = write_plan(tmp_path), tmp_path / "out"
+    out.mkdir()
+    for file in (name, f"{name}{PARTIAL_SUFFIX}"):
+        (out / file).write_text('{"kind": "mine"}')
+        said = refused(tmp_path, "reproduce", plan, "--folder", out)
+        assert said.startswith(f"{out / file}: was not written by `focat reproduce`, which would replace it; move it")
+        assert {path.name: path.read_text() for path in out.iterdir()} == {file: '{"kind": "mine"}'}
+        (out / file).unlink()
+
+
+def test_a_page_of_a_user_beside_our_results_is_not_replaced(finished: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(finished / "out", out, ignore=shutil.ignore_patterns("runs", "report.html"))
+    (out / f"report.html{PARTIAL_SUFFIX}").write_text("<!doc")  # as if it had been killed
+    Experiment(load_plan(str(finished / "tiny.yaml"), []), out, NULL_PROGRESS).check_folder()
+    assert not (out / f"report.html{PARTIAL_SUFFIX}").exists()
+    (out / "report.html").write_text("<!doctype html>mine")
+    assert "report.html: was not written by" in refused(tmp_path, "reproduce", finished / "tiny.yaml", "--folder", out)
+
+
+def test_a_folder_of_a_user_where_a_run_would_be_is_kept(tmp_path: Path) -> None:
+    """Also with settings in it, as if a run had been begun there."""
+    experiment = Experiment(load_plan(str(write_plan(tmp_path)), []), tmp_path / "out", NULL_PROGRESS)
+    tasks = SystemTasks(experiment, "focused", 1)
+    tasks.run_folder.mkdir(parents=True)
+    for name in ("config.yaml", "thesis.tex"):
+        (tasks.run_folder / name).write_text("mine")
+    said = focat(tmp_path, "reproduce", tmp_path / "tiny.yaml", "--folder", tmp_path / "out", expect=1)
+    assert "focused-seed1: holds no run (there is no model.json)" in said.stdout
+    assert {path.name: path.read_text() for path in tasks.run_folder.iterdir()} == dict.fromkeys(
+        ("config.yaml", "thesis.tex"), "mine"
+    )
+
+
+def test_no_archived_run_or_result_is_replaced(tmp_path: Path) -> None:
+    plan = write_plan(tmp_path)
+    tasks = SystemTasks(Experiment(load_plan(str(plan), []), tmp_path / "out", NULL_PROGRESS), "base", 1)
+    for content in ("first", "second"):
+        (tasks.run_folder / "results").mkdir(parents=True, exist_ok=True)
+        (tasks.run_folder / "results" / "notes.txt").write_text(content)
+        tasks.archive_stale_results()
+    archived = sorted((tasks.run_folder / "older-results").iterdir())
+    assert {path.name: path.read_text() for path in archived} == {"notes.txt": "first", "notes-2.txt": "second"}

@@ -148,6 +148,26 @@ def test_a_folder_that_holds_something_else_is_refused(workspace: Workspace) -> 
         Run.open(workspace.run)
 
 
+@pytest.mark.parametrize("name", ["model.json", f"model.json{PARTIAL_SUFFIX}"])
+@pytest.mark.parametrize("content", ['{"layers": 6}', "mine", "[]", "{}"])
+def test_a_file_of_a_user_in_the_folder_of_a_new_run_is_kept(workspace: Workspace, name: str, content: str) -> None:
+    workspace.run.mkdir()
+    (workspace.run / name).write_text(content)
+    with pytest.raises(FocatError, match=r"is not empty and holds no run; give another training\.output_dir"):
+        workspace.trainer()
+    assert {path.name: path.read_text() for path in workspace.run.iterdir()} == {name: content}
+
+
+def test_a_run_without_its_settings_is_not_begun_again(workspace: Workspace) -> None:
+    workspace.train("training.budget.updates=4")
+    (workspace.run / "config.yaml").unlink()
+    with pytest.raises(FocatError, match="holds no run"):
+        workspace.trainer()
+    shutil.rmtree(workspace.run / "checkpoints")
+    (workspace.run / "best").unlink()
+    workspace.trainer()  # interrupted before its first checkpoint
+
+
 def test_a_run_that_was_killed_while_it_was_begun_can_be_begun_again(workspace: Workspace) -> None:
     """At each of the moments when one more of its files was there, in the order in which they came."""
     run = workspace.trainer().run.path

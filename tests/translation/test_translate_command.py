@@ -265,6 +265,44 @@ class TestInterrupted:
         assert not journal.exists()
         assert not list(workdir.folder.glob(f"*{PARTIAL_SUFFIX}"))
 
+    def _kill(self, workdir: Workdir, *arguments: str) -> None:
+        """Kill a job when it has recorded something."""
+        out = workdir.folder / "out.txt"
+        (workdir.folder / "many.txt").write_text(TEXT * 40)
+        line = ["translate", str(workdir.run), str(workdir.folder / "many.txt"), "-o", str(out), *arguments]
+        journal = out.with_name(out.name + JOURNAL)
+        command = workdir.launcher.start([*line, "--batch-tokens", "50"], workdir.folder)
+        while command.running() and not (journal.exists() and journal.stat().st_size > 300):
+            time.sleep(0.003)
+        command.send(signal.SIGKILL)
+        assert command.wait() == -signal.SIGKILL
+
+    def test_a_job_that_overwrites_is_resumed_without_asking_again(self, workdir: Workdir) -> None:
+        """Unless someone has written the output in the meantime."""
+        line = ["-o", "out.txt", "--batch-tokens", "50"]
+        (workdir.folder / "out.txt").write_text("old")
+        self._kill(workdir, "--overwrite")
+        workdir.translate(*line, input="many.txt")
+        assert workdir.read("out.txt").count("\n") == TEXT.count("\n") * 40
+        (workdir.folder / "out.txt").write_text("old")
+        self._kill(workdir, "--overwrite")
+        (workdir.folder / "out.txt").write_text("mine")
+        assert "out.txt: exists; give another file" in workdir.translate(*line, input="many.txt", expect=2)
+        assert workdir.read("out.txt") == "mine"
+
+    def test_a_file_of_the_user_that_is_called_unfinished_is_kept(self, workdir: Workdir) -> None:
+        """What an interrupted job has left is replaced: its journal says so."""
+        partial = workdir.folder / f"out.txt{PARTIAL_SUFFIX}"
+        partial.write_text("mine")
+        for more in ([], ["--overwrite"]):
+            assert f"{partial}: exists, and would be replaced" in workdir.translate("-o", "out.txt", *more, expect=2)
+        assert partial.read_text() == "mine"
+        partial.unlink()
+        self._kill(workdir)
+        assert partial.exists()
+        workdir.translate("-o", "out.txt", "--batch-tokens", "50", input="many.txt")
+        assert not partial.exists()
+
     def test_another_job_does_not_resume_it(self, workdir: Workdir) -> None:
         whole = workdir.translate("-o", "out.txt") and workdir.read("out.txt")
         (workdir.folder / "out.txt").unlink()

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import overload
+from typing import get_args, overload
 
 from typing_extensions import Unpack
 
 from focat._version import __version__
 from focat.analysis.attention_map import AttentionMap, attention_map
 from focat.choices import Precision
-from focat.errors import FocatError
+from focat.errors import FocatError, ParameterError
 from focat.evaluation.document_scores import AlignedSentence, SentenceScore, score_documents
 from focat.files import digest_of
 from focat.progress import NULL_PROGRESS, Progress
 from focat.run import TrainedSystem, load_system
+from focat.translation.arguments import check_options, check_sentence, check_type, list_of, sentences_of
 from focat.translation.formats import OutputOptions
 from focat.translation.jobs import STDOUT, Job, JobStats, run_job
 from focat.translation.options import TranslateOptions
@@ -38,7 +39,13 @@ def load(run: str | Path | Sequence[str | Path], device: str = "auto", overrides
     Raises:
         FocatError: a folder holds no run, or the runs have different vocabularies.
     """
-    return Model(load_system(run, device, overrides))
+    runs = [run] if isinstance(run, str | Path) else list_of("run", run, "a folder, or a list of folders")
+    for one in runs:
+        check_type("run", one, str | Path, "a folder, or a list of folders")
+    check_type("device", device, str, "the name of a device: auto, cpu, cuda or cuda:1")
+    for override in list_of("overrides", overrides, "a list of settings, such as ['decoding.beam=8']"):
+        check_type("overrides", override, str, "a list of settings, such as ['decoding.beam=8']")
+    return Model(load_system(runs, device, overrides))
 
 
 class Model:
@@ -66,28 +73,36 @@ class Model:
         Args:
             text: a list of sentences is a document; a list of such lists is several documents; in a string, lines are
                 sentences and blank lines separate documents.
-            options: as of `translator`.
+            options: as of `translator`, but not `nbest`: `stream` returns alternatives.
 
         Returns:
-            The translations in the same form: as many sentences, documents or lines.
+            The best translations in the same form: as many sentences, documents or lines.
 
         Raises:
-            FocatError: an option is wrong, or strings and lists are mixed.
+            FocatError: an option is wrong, the text is something else, or strings and lists are mixed.
         """
+        if options.get("nbest") not in (None, 1):
+            raise ParameterError(
+                "nbest",
+                options["nbest"],
+                "translate returns the best; stream(documents, nbest=…) has alternatives",
+            )
         if isinstance(text, str):
+            check_sentence("text", text)
             lines = text.split("\n")
             found = self.translator(**options).sentences(line if line.strip() else None for line in lines)
             return "\n".join(next(found).text if line.strip() else "" for line in lines)
-        items = list(text)
+        items = list_of("text", text, "a string, a list of sentences or a list of lists of sentences")
         sentences = [item for item in items if isinstance(item, str)]
         if len(sentences) == len(items):
-            (document,) = self.stream([sentences], **options)
+            (document,) = self.stream([sentences_of("text", sentences)], **options)
             return [translation.text for translation in document]
         if sentences:
             raise FocatError(
                 "translate: give a text, a list of sentences, or a list of lists of sentences; not a mixture"
             )
-        return [[translation.text for translation in document] for document in self.stream(items, **options)]
+        documents = [sentences_of(f"text[{i}]", item) for i, item in enumerate(items)]
+        return [[translation.text for translation in document] for document in self.stream(documents, **options)]
 
     def stream(
         self, documents: Iterable[Sequence[str]], **options: Unpack[TranslateOptions]
@@ -126,6 +141,10 @@ class Model:
             progress: where progress is shown.
             options: as of `translator`.
         """
+        for name, path in (("input", input), ("output", output)):
+            check_type(name, path, str | Path, "a path")
+        check_type("progress", progress, Progress, "a Progress")
+        check_options(options, "format", "split", "scores", "overwrite", "progress")
         languages = (self.settings.data.source_language, self.settings.data.target_language) if split else None
         written = OutputOptions(scores, options.get("nbest") or self.settings.decoding.nbest, overwrite)
         job = Job(Path(input), Path(output), format, languages, written, overwrite)
@@ -144,7 +163,11 @@ class Model:
 
     def attention(self, source: Sequence[str], target: Sequence[str]) -> AttentionMap:
         """Return the attention weights of the first model over a window of these sentences, the current ones last."""
-        return attention_map(self.models[0], self.tokenizer, source, target)
+        window = sentences_of("source", source), sentences_of("target", target)
+        for name, sentences in zip(("source", "target"), window, strict=True):
+            if not sentences:
+                raise ParameterError(name, sentences, "should have a sentence, the current one")
+        return attention_map(self.models[0], self.tokenizer, *window)
 
     def score(
         self, document: Sequence[str], hypotheses: Sequence[str], window: int | None = None
@@ -159,6 +182,7 @@ class Model:
         Returns:
             For each sentence the log-probabilities of its tokens.
         """
+        document, hypotheses = sentences_of("document", document), sentences_of("hypotheses", hypotheses)
         if len(document) != len(hypotheses):
             raise FocatError(f"score: {len(document)} sentences have {len(hypotheses)} translations; give one for each")
         pairs = [
@@ -175,6 +199,9 @@ class Model:
         progress: Progress = NULL_PROGRESS,
     ) -> list[list[SentenceScore]]:
         """Score many documents at once, as `focat score` does."""
+        if precision not in get_args(Precision):
+            raise ParameterError("precision", repr(precision), f"choose from {', '.join(get_args(Precision))}")
+        documents = list_of("documents", documents, "a list of documents, lists of AlignedSentence")
         windows = self.system.windows(window)
         return score_documents(self.models, self.tokenizer, documents, windows, precision, progress)
 

@@ -6,6 +6,7 @@ import itertools
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -89,13 +90,116 @@ def test_files(model: focat.Model, tmp_path: Path) -> None:
         ({"context": "magic"}, "context = magic: choose from regenerate, reuse, none"),
         ({"beam": 0}, "beam = 0: should be greater than 0"),
         ({"nbest": 3}, "nbest is 3 but only 2 hypotheses are kept"),
-        ({"bean": 4}, "bean = 4: there is no such setting; did you mean beam"),
+        ({"bean": 4}, r"bean = 4: there is no such parameter; did you mean beam\?"),
+        ({"contex": "none"}, r"contex = 'none': there is no such parameter; did you mean context\?"),
+        ({"progress": None}, "progress = None: there is no such parameter"),
         ({"window": 0}, "window = 0"),
+        ({"window": "2"}, "window = '2': should be a whole number"),
+        ({"window": 2.5}, r"window = 2\.5: should be a whole number"),
+        ({"window": True}, "window = True: should be a whole number"),
+        ({"lookahead": "1"}, "lookahead = '1': should be a whole number"),
+        ({"lookahead": 1.5}, r"lookahead = 1\.5: should be a whole number"),
+        ({"constrained": "no"}, "constrained = 'no': should be True or False"),
+        ({"temperature": 0.5}, r"temperature = 0\.5: has no effect without sample; turn sample on, or leave this out"),
+        ({"top_p": 0.5, "sample": False}, r"top_p = 0\.5: has no effect without sample"),
+        ({"seed": 3}, "seed = 3: has no effect without sample"),
     ],
 )
-def test_wrong_options(options: dict[str, object], problem: str, model: focat.Model) -> None:
-    with pytest.raises(FocatError, match=problem):
-        model.translate("Hi.", **options)
+def test_wrong_options(options: dict[str, Any], problem: str, model: focat.Model) -> None:
+    with pytest.raises(FocatError, match=f"^(decoding: )?{problem}"):
+        model.stream([["Hi."]], **options)
+
+
+def test_translate_does_not_ignore_nbest(model: focat.Model) -> None:
+    with pytest.raises(FocatError, match=r"nbest = 2: translate returns the best; stream\(documents, nbest=…\)"):
+        model.translate("Hi.", nbest=2)
+    assert model.translate("Hi.", nbest=1) == model.translate("Hi.")
+
+
+_HALF = r"holds \\ud800, half of a surrogate pair; give the whole character"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (None, "text = None: should be a string, a list of sentences or a list of lists of sentences"),
+        (5, "text = 5: should be a string, a list"),
+        (b"", "text = b'': should be a string, a list"),
+        ({"Hi.": 1}, "text = {'Hi.': 1}: should be a string, a list"),
+        ({"Hi."}, "text = {'Hi.'}: should be a string, a list"),
+        ([None], r"text\[0\] = None: should be a list of sentences"),
+        ([["Hi."], 5], r"text\[1\] = 5: should be a list of sentences"),
+        ([["Hi."], {"Hi.": 1}], r"text\[1\] = {'Hi.': 1}: should be a list of sentences"),
+        ([["Hi."], ["Hi.", None]], r"text\[1\]\[1\] = None: should be a sentence, a string"),
+        ([b"Hi."], r"text\[0\] = b'Hi.': should be a list of sentences"),
+        ("a\ud800", rf"text = .*: {_HALF}"),
+        (["Hi.", "a\ud800"], rf"text\[1\] = .*: {_HALF}"),
+    ],
+)
+def test_what_is_no_text(text: Any, problem: str, model: focat.Model) -> None:
+    with pytest.raises(FocatError, match=f"^{problem}"):
+        model.translate(text)
+
+
+def test_any_iterable_with_an_order_is_a_document(model: focat.Model) -> None:
+    expected = model.translate(["Hi.", "Tom."])
+    for document in (("Hi.", "Tom."), iter(["Hi.", "Tom."]), np.array(["Hi.", "Tom."])):
+        assert model.translate(document) == expected  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    ("documents", "problem"),
+    [
+        (None, "documents = None: should be a list of lists of sentences"),
+        ({"a": ["Hi."]}, "documents = .*: should be a list of lists of sentences"),
+        ([["Hi."], None], r"documents\[1\] = None: should be a list of sentences"),
+        ([[None]], r"documents\[0\]\[0\] = None: should be a sentence"),
+        ([["a\ud800"]], rf"documents\[0\]\[0\] = .*: {_HALF}"),
+    ],
+)
+def test_what_is_no_document(documents: Any, problem: str, model: focat.Model) -> None:
+    with pytest.raises(FocatError, match=f"^{problem}"):
+        list(model.stream(documents))
+
+
+def test_wrong_arguments_of_scores_and_attention(model: focat.Model) -> None:
+    for method, first, second in ((model.score, "document", "hypotheses"), (model.attention, "source", "target")):
+        for wrong in (None, "Hi.", {"Hi.": 1}, 5):
+            with pytest.raises(FocatError, match=f"^{first} = .*: should be a list of sentences"):
+                method(wrong, ["Hallo."])  # type: ignore[operator]
+        with pytest.raises(FocatError, match=rf"^{second}\[0\] = .*: {_HALF}"):
+            method(["Hi."], ["a\ud800"])  # type: ignore[operator]
+    with pytest.raises(FocatError, match=r"^source = \[\]: should have a sentence"):
+        model.attention([], [])
+    with pytest.raises(FocatError, match=r"^window = '2': should be a whole number"):
+        model.score(["Hi."], ["Hallo."], window="2")  # type: ignore[arg-type]
+    with pytest.raises(FocatError, match=r"^precision = 'float99': choose from float32, bfloat16"):
+        model.score_pairs([], precision="float99")  # type: ignore[arg-type]
+
+
+def test_wrong_arguments_of_files(model: focat.Model, tmp_path: Path) -> None:
+    with pytest.raises(FocatError, match=r"^input = None: should be a path"):
+        model.translate_file(None)  # type: ignore[arg-type]
+    with pytest.raises(FocatError, match=r"^output = 5: should be a path"):
+        model.translate_file("in.txt", 5)  # type: ignore[arg-type]
+    with pytest.raises(FocatError, match=r"^overwrit = True: there is no such parameter; did you mean overwrite\?"):
+        model.translate_file(tmp_path / "in.txt", tmp_path / "out.txt", overwrit=True)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ((None,), "run = None: should be a folder, or a list of folders"),
+        ((b"run",), "run = b'run': should be a folder"),
+        (([None],), "run = None: should be a folder"),
+        (("run", None), "device = None: should be the name of a device"),
+        (("run", "cpu", "decoding.beam=2"), "overrides = 'decoding.beam=2': should be a list of settings"),
+        (("run", "cpu", [5]), "overrides = 5: should be a list of settings"),
+    ],
+)
+def test_wrong_arguments_of_load(arguments: tuple[Any, ...], problem: str) -> None:
+    with pytest.raises(FocatError, match=f"^{problem}"):
+        focat.load(*arguments)
 
 
 def test_wrong_runs(run: Run, tmp_path: Path) -> None:

@@ -12,15 +12,16 @@ from pydantic import BaseModel, ValidationError
 from typing_extensions import Unpack
 
 from focat.config.explain import explain, short_text
-from focat.config.schema import DecodingSettings, SearchOptions, SearchSettings, Settings
+from focat.config.schema import SAMPLING_SETTINGS, DecodingSettings, SearchOptions, SearchSettings, Settings
 from focat.config.yaml_files import MAX_DEPTH, YamlLimitError, parse_yaml, read_yaml
-from focat.errors import FocatError
+from focat.errors import FocatError, ParameterError
 
 Tree = dict[str, Any]
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 RECIPES = Path(__file__).parent.parent / "recipes"  # one settings file for each system, part of the package
 _SECTIONS = ("data", "windows", "model", "objective", "training", "decoding")  # that every run has written
+_NOT_SAMPLED = "has no effect without sample; turn sample on, or leave this out"
 _RECIPE = "focat:"  # prefix of a recipe's name where a settings file is expected
 
 
@@ -87,7 +88,12 @@ def override_decoding(settings: Settings, overrides: Sequence[str]) -> Settings:
         if not override.startswith("decoding."):
             raise FocatError(f"{short_text(override)}: only settings of decoding can change after training")
     tree = apply_overrides({"decoding": settings.decoding.model_dump()}, overrides)
-    return settings.model_copy(update={"decoding": validate_tree(Settings, tree, "settings").decoding})
+    decoding = validate_tree(Settings, tree, "settings").decoding
+    for override in overrides:
+        name = override.partition("=")[0].removeprefix("decoding.")
+        if name in SAMPLING_SETTINGS and not decoding.sample:
+            raise FocatError(f"{short_text(override)}: {_NOT_SAMPLED}")
+    return settings.model_copy(update={"decoding": decoding})
 
 
 def search_settings(decoding: DecodingSettings, **changes: Unpack[SearchOptions]) -> SearchSettings:
@@ -97,8 +103,12 @@ def search_settings(decoding: DecodingSettings, **changes: Unpack[SearchOptions]
         FocatError: a change is wrong.
     """
     tree = decoding.model_dump(include=set(SearchSettings.model_fields))
-    tree |= {name: value for name, value in changes.items() if value is not None}
-    return validate_tree(SearchSettings, tree, "decoding")
+    given = {name: value for name, value in changes.items() if value is not None}
+    found = validate_tree(SearchSettings, tree | given, "decoding")
+    for name in SAMPLING_SETTINGS:
+        if name in given and not found.sample:
+            raise ParameterError(name, given[name], _NOT_SAMPLED)
+    return found
 
 
 def dump_settings(settings: Settings) -> str:

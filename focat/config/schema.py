@@ -66,6 +66,8 @@ class WindowSettings(SettingsSection):
         """
         if size is None:
             return self
+        if not isinstance(size, int) or isinstance(size, bool):
+            raise ParameterError("window", repr(size), "should be a whole number")
         if size > MAX_WINDOW:
             raise ParameterError("window", size, f"ask for {MAX_WINDOW:,} sentences at most")
         before = size - 1 - self.after
@@ -317,6 +319,9 @@ class SearchSettings(SettingsSection):
     def hypotheses(self) -> int:
         """Hypotheses per window that are decoded at the same time."""
         return self.nbest if self.sample else self.beam
+
+
+SAMPLING_SETTINGS = ("temperature", "top_p", "seed")  # of no effect unless `sample` is on
 
 
 class SearchOptions(TypedDict, total=False):

@@ -9,20 +9,22 @@ from __future__ import annotations
 import copy
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from typing_extensions import Unpack
 
 from focat.choices import TARGET_CONTEXTS, TargetContext
+from focat.config.explain import short_text
 from focat.config.loading import search_settings
 from focat.config.schema import SearchOptions, SearchSettings, WindowSettings
 from focat.corpus.tokenizer import Tokenizer
 from focat.decoding.engine import Engine
-from focat.errors import FocatError, ParameterError
+from focat.errors import ParameterError
 from focat.model.transformer import Transformer
 from focat.run import TrainedSystem
+from focat.translation.arguments import check_options, check_type, sentences_of
 from focat.translation.document_stream import DocumentStream, JobBuilder, OutputSentence, WindowJob
 from focat.translation.result import Alternative, Translation, on_one_line
 from focat.translation.sentence_decoder import DecodedSentence, EngineDecoder, SentenceDecoder
@@ -93,6 +95,8 @@ class Translator:
         """
         if context not in TARGET_CONTEXTS:
             raise ParameterError("context", context, f"choose from {', '.join(TARGET_CONTEXTS)}")
+        check_type("lookahead", lookahead, int, "a whole number")
+        check_type("constrained", constrained, bool, "True or False")
         if lookahead < 1:
             raise ParameterError("lookahead", lookahead, "at least one sentence is read before it can be returned")
         for model in models:
@@ -130,7 +134,11 @@ class Translator:
         Args:
             window: how many sentences a window has.
             search: settings of the search (`SearchSettings`): beam, nbest, length_penalty, sample and so on.
+
+        Raises:
+            FocatError: an option is wrong, or there is none of its name.
         """
+        check_options(search)
         decoding = system.settings.decoding
         return cls(
             system.models,
@@ -144,14 +152,14 @@ class Translator:
 
     def translate(self, documents: Iterable[Sequence[str]]) -> Iterator[list[Translation]]:
         """Each document's translations, in order, as soon as they are complete."""
+        if isinstance(documents, str | bytes | Mapping) or not isinstance(documents, Iterable):
+            raise ParameterError("documents", short_text(repr(documents)), "should be a list of lists of sentences")
 
-        def checked() -> Iterator[tuple[Sequence[str], Sequence[str], bool]]:
-            for document in documents:
-                if isinstance(document, str):
-                    raise FocatError(f"{document[:40]!r}: a document is a list of sentences; give [sentence, …]")
-                yield document, document, True
+        def groups() -> Iterator[tuple[None, Sequence[str], bool]]:
+            for i, document in enumerate(documents):
+                yield None, sentences_of(f"documents[{i}]", document), True
 
-        return (translations for _, translations in self.groups(checked()))
+        return (translations for _, translations in self.groups(groups()))
 
     def groups(
         self,

@@ -197,6 +197,8 @@ class TestMistakes:
             (["decoding.beam=0"], "settings: decoding.beam = 0: should be greater than 0"),
             (["windows.before=1"], "windows.before=1: only settings of decoding can change after training"),
             (["more.txt"], "translate: give one file, not 2"),
+            (["--temperature", "0.5"], "--temperature 0.5: has no effect without sample; turn sample on, or"),
+            (["decoding.seed=2"], "decoding.seed=2: has no effect without sample; turn sample on, or leave this out"),
             (["--top-p", "2"], "decoding: top_p = 2.0: should be less than or equal to 1"),
         ],
     )

@@ -60,7 +60,8 @@ class ModelInfo(BaseModel):
     source_vocabulary: PositiveInt
     target_vocabulary: PositiveInt
     shift: int | Literal["avg-sequence"]
-    store: str
+    store: str | None = None
+    """Key of the store it was trained on; none for an imported model."""
 
 
 class Run:
@@ -86,24 +87,28 @@ class Run:
         """
         run = cls(settings.training.output_dir)
         tokenizer = store.tokenizer
-        info = ModelInfo(
-            format=RUN_FORMAT,
-            source_vocabulary=tokenizer.source.size,
-            target_vocabulary=tokenizer.target.size,
-            shift=_resolve_shift(settings, store),
-            store=store.manifest["keys"]["train"],
-        )
+        info = _describe(tokenizer, _resolve_shift(settings, store), store.manifest["keys"]["train"])
         described = json_text(info.model_dump())
         if (run.path / "config.yaml").exists() and (run.path / "model.json").exists():
             run._check_format()
             run._check_same(settings, info)
         elif not run._is_new(described):
             raise FocatError(f"{run.path}: is not empty and holds no run; give another training.output_dir")
-        run.path.mkdir(parents=True, exist_ok=True)
-        write_atomic(run.path / "model.json", described)  # first: what follows may be interrupted, and is ours
-        tokenizer.save(run.path / "tokenizer")
-        write_atomic(run.path / "config.yaml", dump_settings(settings))  # last: with it, the folder is a run
+        run._write(settings, tokenizer, described)
         return run
+
+    @classmethod
+    def create_imported(cls, path: Path, settings: Settings, tokenizer: Tokenizer) -> Run:
+        """Create the folder of a run whose weights were not trained by focat: it has no store, and no shift."""
+        run = cls(path)
+        run._write(settings, tokenizer, json_text(_describe(tokenizer, 0, None).model_dump()))
+        return run
+
+    def _write(self, settings: Settings, tokenizer: Tokenizer, described: str) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_atomic(self.path / "model.json", described)  # first: what follows may be interrupted, and is ours
+        tokenizer.save(self.path / "tokenizer")
+        write_atomic(self.path / "config.yaml", dump_settings(settings))  # last: with it, the folder is a run
 
     @classmethod
     def open(cls, path: Path, overrides: Sequence[str] = ()) -> Run:
@@ -370,6 +375,17 @@ def load_weights(model: Transformer, folder: Path, may_lack: str | None = None) 
 
 def _shape(shape: torch.Size | None) -> str:
     return "missing" if shape is None else "×".join(map(str, shape))
+
+
+def _describe(tokenizer: Tokenizer, shift: int | Literal["avg-sequence"], store: str | None) -> ModelInfo:
+    """The content of model.json."""
+    return ModelInfo(
+        format=RUN_FORMAT,
+        source_vocabulary=tokenizer.source.size,
+        target_vocabulary=tokenizer.target.size,
+        shift=shift,
+        store=store,
+    )
 
 
 def _resolve_shift(settings: Settings, store: Store) -> int | Literal["avg-sequence"]:

@@ -35,6 +35,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": quality.evaluate_command,
     "compare": quality.compare_command,
     "analyse": analyse.analyse_command,
+    "import": interop.import_command,
     "export": interop.export_command,
     "reproduce": experiments.reproduce_command,
     "report": experiments.report_command,

@@ -1,4 +1,4 @@
-"""Commands for models of other toolkits: export."""
+"""Commands for models of other toolkits: import, export."""
 
 from __future__ import annotations
 
@@ -10,6 +10,32 @@ import typer
 from focat.choices import ExportFormat, Quantization
 from focat.cli import options as opt
 from focat.printing import print_line
+
+
+def import_command(
+    model: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL",
+            help="Folder of Hugging Face (Marian, M2M100) or CTranslate2, an .argosmodel, or Marian's .npz.",
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="RUN", help="Folder of the run to make.")],
+    source_language: Annotated[
+        str | None, typer.Option(metavar="CODE", help="Source language, as en, if the model does not say it.")
+    ] = None,
+    target_language: Annotated[
+        str | None,
+        typer.Option(metavar="CODE", help="Target language, as de; of a multilingual model, deu for >>deu<<."),
+    ] = None,
+) -> None:
+    """Make a run from a model of another toolkit, which is not needed for it."""
+    from focat.interop.import_model import import_model
+
+    imported = import_model(model, output, source_language, target_language)
+    for note in imported.notes:
+        print_line(note)
+    print_line(f"next: focat translate {output} FILE")
 
 
 def export_command(

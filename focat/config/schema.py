@@ -131,8 +131,8 @@ class ModelSettings(SettingsSection):
     positions: Literal["sinusoidal", "learned", "rotary"] = "sinusoidal"
     """Position encoding."""
     sinusoids: Sinusoids = "fairseq"
-    """Frequencies of sinusoidal positions in a model of width d: those of fairseq, 1/10000^(i/(d/2−1)), or of Marian,
-    1/10000^(i/(d/2)), which models of Marian need."""
+    """Frequencies of sinusoidal positions at width d: 1/10000^(i/(d/2−1)) as in fairseq and in Marian itself,
+    or 1/10000^(i/(d/2)) as in the Marian class of Hugging Face and in CTranslate2's conversions of Marian."""
     position_offset: NonNegativeInt = 0
     """Sinusoidal position of the first token; 0 in Marian, padding index + 1 in fairseq and M2M100."""
     shift: NonNegativeInt | Literal["avg-corpus", "avg-sequence"] = 0

@@ -115,7 +115,8 @@ class ForeignVocabulary(Vocabulary):
     def decode(self, tokens: Iterable[int]) -> str:
         """The text of a sentence; special ids and the prefix are passed over."""
         words = [self.piece(int(t)) for t in tokens if t >= SPECIALS and t not in self._prefix]
-        return self._pieces.decode_pieces(words)  # type: ignore[no-any-return]
+        text: str = self._pieces.decode_pieces(words)
+        return text.replace(_SPACE_MARK, " ").strip()  # SentencePiece leaves it in pieces that it does not know
 
     def piece(self, token: int) -> str:
         """A token as a reader would like to see it."""

@@ -50,10 +50,10 @@ def furthest_position(windows: WindowSettings, shift: int | str) -> int:
 
 
 def sinusoids(positions: Tensor, width: int, kind: Sinusoids = "fairseq") -> Tensor:
-    """Sine half, then cosine half, with frequencies 1/10000^(i/(width/2-1)), or Marian's 1/10000^(i/(width/2)).
+    """Sine half, then cosine half, with frequencies 1/10000^(i/(width/2-1)), or 1/10000^(i/(width/2)) for `marian`.
 
-    Computed for the positions of each batch rather than looked up, so that no position lies beyond a table. Marian's
-    are computed in float64, as the tables of other toolkits are; fairseq computes its own in float32.
+    Computed for the positions of each batch rather than looked up, so that no position lies beyond a table. For
+    `marian` in float64, as in the table of Hugging Face's Marian class.
     """
     if kind == "marian":
         angles = _angles(positions, width // 2, last=width // 2, dtype=torch.float64)

@@ -32,6 +32,10 @@ from focat.model.positions import (
 from focat.windows.batch import PaddedSequences
 from focat.windows.segments import decoder_input, segments_of
 
+# Bias of the logit of a special token that an imported model does not have, so that it is never predicted: far below
+# other logits, and not so far that label smoothing, which averages all logits, would be about it.
+UNUSED_BIAS = -100.0
+
 
 @dataclass(frozen=True)
 class AttentionWeights:

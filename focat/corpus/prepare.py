@@ -148,7 +148,8 @@ def _tokenizer_stage(settings: DataSettings, key: str, progress: Progress) -> To
     if _is_complete(folder, key):
         return Tokenizer.load(folder)
     source, target = _EvenSample(settings.tokenizer.sample), _EvenSample(settings.tokenizer.sample)
-    if settings.tokenizer.source_model is None and settings.tokenizer.from_run is None:
+    trained = settings.tokenizer.source_model is None and settings.tokenizer.from_run is None
+    if trained:
         with progress.bar("reading train", "pairs") as bar:
             cleaner = Cleaner(settings.cleaning)
             for document in cleaner.clean_all(_documents(settings.train)):
@@ -159,6 +160,12 @@ def _tokenizer_stage(settings: DataSettings, key: str, progress: Progress) -> To
             raise FocatError(f"data.train: cleaning left no pair ({_reasons(cleaner.removed)}); relax data.cleaning")
     with progress.bar("training the tokenizer"):
         tokenizer = train_tokenizer(settings.tokenizer, settings.normalisation, source.kept, target.kept)
+    sizes = list(dict.fromkeys([tokenizer.source.size, tokenizer.target.size]))
+    if trained and min(sizes) < settings.tokenizer.vocabulary:
+        progress.log(
+            f"data.tokenizer.vocabulary = {settings.tokenizer.vocabulary}: became {' and '.join(map(str, sizes))}, "
+            "all that the training corpus can fill"
+        )
     with atomic_folder(folder) as unfinished:
         tokenizer.save(unfinished)
         finish_stage(unfinished, key)

@@ -155,6 +155,23 @@ def test_the_generated_corpus_needs_no_files(tmp_path: Path) -> None:
     assert prepare(data, NULL_PROGRESS) == manifest
 
 
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+@pytest.mark.parametrize("joint", [True, False])
+def test_a_vocabulary_that_the_corpus_cannot_fill_is_smaller_and_said_to_be(
+    tmp_path: Path, kind: str, joint: bool
+) -> None:
+    said = io.StringIO()
+    asked = {"vocabulary": 32_000, "joint": joint, "kind": kind}
+    manifest = prepare(settings(tmp_path, tokenizer=asked), Progress(said))
+    sizes = list(dict.fromkeys([manifest["source_vocabulary"], manifest["target_vocabulary"]]))
+    assert max(sizes) < 32_000
+    became = f"became {' and '.join(map(str, sizes))}, all that the training corpus can fill"
+    assert f"data.tokenizer.vocabulary = 32000: {became}" in said.getvalue().splitlines()
+    filled = settings(tmp_path, store=str(tmp_path / "filled"), tokenizer=asked | {"vocabulary": min(sizes)})
+    prepare(filled, Progress(said := io.StringIO()))
+    assert "became" not in said.getvalue()
+
+
 def test_a_model_brought_along_is_used_as_it_is(tmp_path: Path) -> None:
     prepare(settings(tmp_path), NULL_PROGRESS)
     model = tmp_path / "store" / "tokenizer" / "source.model"

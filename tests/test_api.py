@@ -102,6 +102,7 @@ def test_files(model: focat.Model, tmp_path: Path) -> None:
         ({"constrained": "no"}, "constrained = 'no': should be True or False"),
         ({"temperature": 0.5}, r"temperature = 0\.5: has no effect without sample; turn sample on, or leave this out"),
         ({"top_p": 0.5, "sample": False}, r"top_p = 0\.5: has no effect without sample"),
+        ({"beam": 3, "sample": True}, "beam = 3: has no effect with sample; leave one of the two out"),
         ({"seed": 3}, "seed = 3: has no effect without sample"),
     ],
 )

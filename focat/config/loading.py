@@ -108,6 +108,8 @@ def search_settings(decoding: DecodingSettings, **changes: Unpack[SearchOptions]
     for name in SAMPLING_SETTINGS:
         if name in given and not found.sample:
             raise ParameterError(name, given[name], _NOT_SAMPLED)
+    if "beam" in given and found.sample:
+        raise ParameterError("beam", given["beam"], "has no effect with sample; leave one of the two out")
     return found
 
 

@@ -8,6 +8,7 @@ uninterrupted job, batch for batch.
 from __future__ import annotations
 
 import gzip
+import io
 import lzma
 import os
 import sys
@@ -129,9 +130,7 @@ def run_job(job: Job, translator: Translator, weights: list[str], progress: Prog
     """Translate a file, or resume it; `weights` are the digests of the models."""
     total = job.check()
     if job.output == STDOUT:
-        if sys.stdout is None:
-            raise FocatError("standard output is closed; give an output file")
-        stats = _translate(job, translator, total, progress, sys.stdout.buffer, None)
+        stats = _translate(job, translator, total, progress, _standard_output(), None)
     else:
         before = job.output_id()
         identity = _identity(job, translator, weights)
@@ -180,6 +179,28 @@ def _identity(job: Job, translator: Translator, weights: list[str]) -> dict[str,
         "context": [translator.reuse, translator.constrained, translator.lookahead],
         "batch size": translator.engine.batch_tokens,
     }
+
+
+class _TextOutput(io.RawIOBase):
+    """Standard output that takes text only, as that of a notebook."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        sys.stdout.write(bytes(data).decode())
+        return len(data)
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+
+def _standard_output() -> BinaryIO:
+    """Standard output, for bytes."""
+    if sys.stdout is None:
+        raise FocatError("standard output is closed; give an output file")
+    sys.stdout.flush()  # what was printed before comes first
+    return cast("BinaryIO", getattr(sys.stdout, "buffer", None) or _TextOutput())
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import sys
 from pathlib import Path
 
@@ -21,6 +23,14 @@ def test_standard_output_may_be_closed(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(sys, "stdout", None)
     with pytest.raises(FocatError, match="standard output is closed; give an output file"):
         run_job(Job(tmp_path / "in.txt"), None, [], NULL_PROGRESS)  # type: ignore[arg-type]
+
+
+def test_standard_output_may_take_text_only(model: Model, tmp_path: Path) -> None:
+    """As in a notebook."""
+    (tmp_path / "in.txt").write_text("Where is the cat?\nIt is old.\n")
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        model.translate_file(tmp_path / "in.txt")
+    assert shown.getvalue() == model.translate("Where is the cat?\nIt is old.\n")
 
 
 class TestOutputOfOthers:

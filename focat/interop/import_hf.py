@@ -18,23 +18,11 @@ from torch import Tensor
 
 from focat.errors import FocatError
 from focat.files import read_json_object
+from focat.interop.export_hf import HF_LAYER_NAMES
 from focat.interop.foreign_model import ForeignModel, ForeignTokens, Weights, read_text_splitters
 
 _GET_AGAIN = "get the model again"
 _ACTIVATIONS = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu"}
-# Where a layer's parts are; matrices that focat stacks in one are apart there.
-_PARTS = {
-    "self_attention.qkv_proj": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
-    "self_attention.out_proj": ("self_attn.out_proj",),
-    "self_attention_residual.norm": ("self_attn_layer_norm",),
-    "cross_attention.q_proj": ("encoder_attn.q_proj",),
-    "cross_attention.kv_proj": ("encoder_attn.k_proj", "encoder_attn.v_proj"),
-    "cross_attention.out_proj": ("encoder_attn.out_proj",),
-    "cross_attention_residual.norm": ("encoder_attn_layer_norm",),
-    "feedforward.up_proj": ("fc1",),
-    "feedforward.down_proj": ("fc2",),
-    "feedforward_residual.norm": ("final_layer_norm",),
-}
 # What both sides have, and focat only once.
 _COMMON = {"heads": "attention_heads", "d_ff": "ffn_dim"}
 # What the first versions of the class had, and focat does not have.
@@ -59,7 +47,7 @@ def read_hf(folder: Path) -> ForeignModel:
     layers: dict[str, Tensor] = {}
     for side in ("encoder", "decoder"):
         for i in range(settings[f"{side}_layers"]):
-            for name, theirs in _PARTS.items():
+            for name, theirs in HF_LAYER_NAMES.items():
                 if side == "decoder" or not name.startswith("cross"):
                     for end in ("weight", "bias"):
                         names = [f"model.{side}.layers.{i}.{part}.{end}" for part in theirs]

@@ -266,6 +266,7 @@ def test_a_path_that_is_used_gets_a_number(tmp_path: Path) -> None:
 def test_named(tmp_path: Path) -> None:
     (tmp_path / "lr=0.1").mkdir()
     assert split_name("base=runs/1") == ("base", Path("runs/1"))
+    assert split_name("base=runs/lr=0.1") == ("base", Path("runs/lr=0.1"))  # neither exists: the first sign counts
     assert split_name("runs/1") == (None, Path("runs/1"))
     assert split_name("=runs") == (None, Path("=runs"))
     assert split_name(f"s4 (CD=1)={tmp_path}") == ("s4 (CD=1)", tmp_path)

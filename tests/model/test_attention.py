@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from focat.model.attention import CrossAttention, SelfAttention, attend
+from focat.model.layers import Residual
 from focat.windows.segments import decoder_input
 from tests.model.examples import pair, tiny
 
@@ -99,3 +100,16 @@ def test_each_rate_of_dropout_is_of_its_own_blocks_and_only_in_training(rate: st
             if not torch.equal(one, other):
                 dropping.add(name)
         assert dropping == expected
+
+
+def test_the_common_rate_of_dropout_is_of_embeddings_and_residuals() -> None:
+    model = tiny(dropout=0.5).train()
+    x = torch.ones(2, 3, 16, dtype=torch.float64)
+    residuals = [module for module in model.modules() if isinstance(module, Residual)]
+    assert len(residuals) == 2 * 2 + 2 * 3
+    for residual in residuals:
+        assert not torch.equal(residual.post(x, x), residual.post(x, x))
+        residual.eval()
+        assert torch.equal(residual.post(x, x), residual.post(x, x))
+    source, _ = pair()
+    assert not torch.equal(model.encode(source).hidden, model.encode(source).hidden)  # embeddings are left to drop

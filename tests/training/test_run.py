@@ -11,13 +11,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from focat.config import load_settings
 from focat.corpus.store import Store
 from focat.errors import FocatError
 from focat.files import PARTIAL_SUFFIX
-from focat.run import Run, read_weights
+from focat.run import Run, load_weights, read_weights
 from focat.windows.loader import Loader
+from tests.model.examples import tiny
 from tests.training.runs import Workspace, last_checkpoint, records, same_tensors, weights_of
 
 
@@ -274,3 +276,21 @@ def test_log_has_no_record_twice(workspace: Workspace) -> None:
     workspace.train()
     assert [(record["kind"], record["update"]) for record in records(workspace.run)] == expected
     assert Path(workspace.run / "best").read_text() == "0000012\n"
+
+
+def test_weights_that_may_be_missing_hide_no_others(tmp_path: Path) -> None:
+    """Segment embeddings may be missing; a matrix of another shape is refused all the same."""
+    model = tiny(segment_embeddings="learned")
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    for d_ff in (24, 32):
+        stored = dict(tiny(seed=1, d_ff=d_ff).named_parameters())
+        save_file({name: parameter.detach() for name, parameter in stored.items()}, tmp_path / "weights.safetensors")
+        if d_ff == model.settings.d_ff:
+            assert load_weights(model, tmp_path, may_lack="segment_embedding") == ["segment_embedding.table"]
+            assert torch.equal(model.segment_embedding.table, before["segment_embedding.table"])
+            assert all(torch.equal(model.get_parameter(name), stored[name]) for name in stored)
+        else:
+            with pytest.raises(FocatError, match=r"up_proj.weight is 32×16 there and 24×16 in this model"):
+                load_weights(model, tmp_path, may_lack="segment_embedding")
+    with pytest.raises(FocatError, match=r"segment_embedding.table is missing there"):
+        load_weights(model, tmp_path)

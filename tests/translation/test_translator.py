@@ -24,7 +24,7 @@ from focat.corpus.vocabulary import END, SEPARATOR
 from focat.decoding.engine import Engine
 from focat.decoding.requests import Hypothesis, Request
 from focat.errors import FocatError
-from focat.run import Run
+from focat.run import Run, load_system
 from focat.translation import translator as translator_module
 from focat.translation.chunks import split_into_chunks
 from focat.translation.sentence_decoder import Decoded, DecodedSentence, SentenceDecoder, extract_sentence
@@ -271,6 +271,13 @@ class TestWindows:
         assert len(list(learned.translator(window=3).sentences(["A.", "B."]))) == 2
         with pytest.raises(FocatError, match="window = 4: this model has learned positions, for windows of at most 3"):
             learned.translator(window=4)
+
+    def test_windows_of_an_ensemble_fit_every_model(self, run: Run, runs: Path) -> None:
+        shorter = tiny_run(runs, windows={"max_tokens": 40})
+        for folders in ([run.path, shorter.path], [shorter.path, run.path]):
+            system = load_system(folders, "cpu")
+            assert system.windows().max_tokens == system.windows(2).max_tokens == 40
+            assert Translator.from_system(system).windows.max_tokens == 40
 
     def test_context_that_does_not_fit_is_dropped_oldest_first(self, model: Model) -> None:
         words = "The cat sleeps here . "

@@ -25,6 +25,7 @@ def main() -> None:
         _run("prepare_speed", "--source", str(texts[0]), "--target", str(texts[1]), "--vocabulary", "1000")
         _run("feed_rate", str(store))
         _run("train_speed", str(store), "--preset", "small", "--seconds", "30")
+        _run("busy_machine", "--rounds", "1")
         _run("score_speed")
         few = ("--preset", "small", "--documents", "16", "--sentences", "2", "--batches", "32")
         _run("translate_speed", str(store), *few, "--systems", "hf-marian,regenerate,reuse")

@@ -1,10 +1,12 @@
-"""The machine: its description, its cores, a device by name, and errors when its memory does not suffice."""
+"""The machine: its description, its cores, how threads wait, a device by name, and errors when memory runs out."""
 
 from __future__ import annotations
 
 import os
 import platform
 import re
+import statistics
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,12 +17,49 @@ from focat.errors import FocatError, ParameterError
 if TYPE_CHECKING:
     import torch
 
+_SPIN = "GOMP_SPINCOUNT"  # of libgomp, which PyTorch uses on Linux
+_SHORT_SPIN = 5000  # some 100 µs: longer than most pauses between two operations, shorter than a turn of the scheduler
+_SAMPLES = 5  # of the number of running processes
+_SAMPLE_SECONDS = 0.005  # between two samples
 _NO_MEMORY = re.compile("out of memory|not enough memory|allocate memory|ALLOC_FAILED")  # in errors without a type
 
 
 def cores() -> int:
     """The number of CPU cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def limit_spinning() -> None:
+    """Let the threads of OpenMP sleep while they wait: after a short spin, or at once if the machine is busy.
+
+    By default they spin for milliseconds. Where other processes compute too, a thread then holds the core that the
+    thread it waits for needs, and nothing moves. To sleep at once is best there, but slower on a machine that is idle
+    otherwise. Results do not depend on it. It takes effect if PyTorch is imported later; a user's own choice stays.
+    """
+    if _SPIN not in os.environ and "OMP_WAIT_POLICY" not in os.environ:
+        os.environ[_SPIN] = "0" if is_busy(running_processes()) else str(_SHORT_SPIN)
+
+
+def is_busy(running: float) -> bool:
+    """Whether so many running processes, this one among them, leave too few cores for all threads of this one."""
+    return running - 1 + cores() > (os.cpu_count() or 1)
+
+
+def running_processes() -> float:
+    """How many processes of this machine compute now, this one included; 1 where the system does not tell."""
+    try:
+        samples = [_running_now()]
+        while len(samples) < _SAMPLES:
+            time.sleep(_SAMPLE_SECONDS)
+            samples.append(_running_now())
+    except (OSError, StopIteration):
+        return 1
+    return statistics.median(samples)
+
+
+def _running_now() -> int:
+    lines = Path("/proc/stat").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("procs_running"))
 
 
 def hardware() -> str:

@@ -12,6 +12,7 @@ import typer
 from focat._version import __version__
 from focat.cli import analyse, data, experiments, interop, measure, quality, system, training, translate
 from focat.errors import FocatError, ParameterError
+from focat.hardware import limit_spinning
 from focat.printing import print_line
 
 app = typer.Typer(
@@ -47,6 +48,7 @@ for _name, _function in _COMMANDS.items():
 
 def main() -> None:
     """Run a command. What a user can mend is one line on standard error and exit code 2."""
+    limit_spinning()  # before a command imports PyTorch
     command = typer.main.get_command(app)
     options: dict[str, str] = {}  # the options of the command that runs, by parameter
     try:

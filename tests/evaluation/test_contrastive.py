@@ -379,6 +379,9 @@ def test_form_of_address_that_was_produced(text, expected):
 def test_annotation_that_is_not_in_the_text_is_not_used():
     asked = instance(candidates=["Er schläft.", "Sie schläft."], forms=["schlafen", "schlafen"])
     assert outcome("Er schläft.", asked) == "right"
+    asked = instance(candidates=["Er schläft.", "Er wacht."], forms=["er", "er"])  # tells nothing apart
+    assert outcome("Er schläft.", asked) == "right"
+    assert outcome("Er wacht.", asked) == "wrong"
 
 
 def test_what_is_translated_is_the_current_sentence_after_its_context(contrast_run, monkeypatch):

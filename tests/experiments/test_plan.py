@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from focat.errors import FocatError
+from focat.experiments.experiment import Experiment
 from focat.experiments.plan import PLANS, load_plan, plan_names
+from focat.experiments.tasks import all_tasks
+from focat.progress import NULL_PROGRESS
 from tests.experiments.plans import TINY, write_plan
 from tests.training.launcher import Launcher
 
@@ -155,3 +158,18 @@ def test_what_a_user_sees(tmp_path: Path, launcher: Launcher) -> None:
     assert "missing  focused (seed 1): evaluate test regenerate" in said
     assert "0 of 9 steps are done" in said
     assert not (tmp_path / "other").exists()
+
+
+def test_a_system_without_context_is_measured_without(tmp_path: Path) -> None:
+    """Once, whatever windows and kinds of target context the plan has; others once for each."""
+    suites = {"deixis": {"generated": "deixis", "instances": 8, "windows": [2, 3]}}
+    plan = write_plan(tmp_path, {"suites": suites, "tests": {"test": {"metrics": "bleu", "windows": [2, 3]}}})
+    base, focused = all_tasks(Experiment(load_plan(str(plan)), tmp_path / "out", NULL_PROGRESS))
+    assert [step.name for step in base.steps()] == ["train", "contrast.deixis", "evaluate.test.reuse", "analyse"]
+    assert [step.name for step in focused.steps()] == [
+        *("train", "contrast.deixis", "contrast.deixis.window3"),
+        *("evaluate.test.reuse", "evaluate.test.reuse.window3"),
+        *("evaluate.test.regenerate", "evaluate.test.regenerate.window3", "analyse"),
+    ]
+    on_page = [step.name for step in focused.steps() if focused.details(step).parent.name == "results"]
+    assert on_page == ["train", "contrast.deixis", "evaluate.test.reuse", "analyse"]

@@ -165,6 +165,21 @@ def test_a_missing_details_file_is_made_again(folder: Path) -> None:
         tasks.details(step).write_text("")
 
 
+def test_details_that_are_stale_are_archived_and_others_stay(folder: Path) -> None:
+    tasks = SystemTasks(experiment_in(folder), "base", 1)
+    results, archive = tasks.run_folder / "results", tasks.run_folder / "older-results"
+    results.mkdir(parents=True)
+    names = {"contrast.deixis.jsonl", "evaluate.test.reuse.json", "analyse.json"}
+    for name in (*names, "contrast.of-another-plan.jsonl"):
+        (results / name).write_text(name)
+    tasks.archive_stale_results()
+    assert {path.name for path in results.iterdir()} == names
+    assert [path.name for path in archive.iterdir()] == ["contrast.of-another-plan.jsonl"]
+    SystemTasks(experiment_in(folder, "rules=[window-mean]"), "base", 1).archive_stale_results()
+    assert {path.name for path in results.iterdir()} == names - {"contrast.deixis.jsonl"}
+    assert (archive / "contrast.deixis.jsonl").read_text() == "contrast.deixis.jsonl"
+
+
 def test_another_corpus_is_another_run(folder: Path) -> None:
     """Of other tokens, though prepared by the same settings."""
     experiment = experiment_in(folder)

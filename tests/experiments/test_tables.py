@@ -226,7 +226,14 @@ def test_quality_stands_beside_the_papers() -> None:
 
 
 @pytest.mark.parametrize(
-    "numbers", [np.array([[1.0, 2.0], [3.0, 4e8]]), np.array([[0.25], [-1e300]]), np.zeros((0, 3))]
+    "numbers",
+    [
+        np.array([[1.0, 2.0], [3.0, 4e8]]),
+        np.array([[0.25], [-1e300]]),
+        np.array([[2.0**31 - 1, 1 - 2.0**31]]),
+        np.array([[2.0**31]]),  # a count that four bytes do not hold
+        np.zeros((0, 3)),
+    ],
 )
 def test_packed_numbers_come_back(numbers: np.ndarray) -> None:
     packed = PackedArray.model_validate_json(PackedArray.pack(numbers).model_dump_json())

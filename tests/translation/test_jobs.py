@@ -1,4 +1,4 @@
-"""What a translation job refuses before it begins."""
+"""What a translation job refuses, what it resumes, and what it says of hard sentences."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import io
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,10 @@ from focat.errors import FocatError
 from focat.files import atomic_file
 from focat.progress import NULL_PROGRESS
 from focat.translation import jobs
-from focat.translation.jobs import JOURNAL, Job, run_job
+from focat.translation.formats import FileSegment
+from focat.translation.jobs import JOURNAL, Job, JobStats, run_job
 from focat.translation.journal import Journal
+from focat.translation.result import Translation
 
 
 def test_standard_output_may_be_closed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -39,12 +42,9 @@ class TestOutputOfOthers:
     def _kill(self, monkeypatch: pytest.MonkeyPatch, model: Model, folder: Path, call: str) -> None:
         """Translate in.txt to out.txt, and stop as if killed when this call to the journal is made."""
 
-        def die(*_: object) -> None:
-            raise KeyboardInterrupt
-
         (folder / "in.txt").write_text("Where is the cat?\nIt is old.\n")
         with monkeypatch.context() as patch:
-            patch.setattr(Journal, call, die)
+            patch.setattr(Journal, call, _die)
             with pytest.raises(KeyboardInterrupt):
                 model.translate_file(folder / "in.txt", folder / "out.txt")
         assert (folder / f"out.txt{JOURNAL}").exists()
@@ -109,3 +109,51 @@ def test_one_job_at_a_time_under_any_name(model: Model, tmp_path: Path, monkeypa
     monkeypatch.setattr(jobs, "atomic_file", meanwhile)
     model.translate_file(tmp_path / "in.txt", tmp_path / "out.txt")
     assert tried
+
+
+@pytest.mark.parametrize(
+    ("options", "other"),
+    [
+        ({"length_penalty": 0.3}, "search settings"),
+        ({"context": "regenerate"}, "context"),
+        ({"constrained": False}, "context"),
+        ({"lookahead": 3}, "context"),
+        ({"window": 2}, "windows"),
+        ({"format": "jsonl"}, "format"),
+    ],
+)
+def test_only_the_same_job_is_resumed(
+    options: dict[str, Any], other: str, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sentences that were translated otherwise are not mixed with those of this job."""
+    (tmp_path / "in.txt").write_text('"Where is the cat?"\n"It is old."\n')
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "finish", _die)
+        with pytest.raises(KeyboardInterrupt):
+            model.translate_file(tmp_path / "in.txt", tmp_path / "out.txt")
+    problem = rf"out.txt.journal: belongs to a job with other {other}; run that command again to resume it"
+    with pytest.raises(FocatError, match=problem):
+        model.translate_file(tmp_path / "in.txt", tmp_path / "out.txt", **options)
+    model.translate_file(tmp_path / "in.txt", tmp_path / "out.txt")
+
+
+def _die(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_notes_name_the_lines_that_were_hard() -> None:
+    stats = JobStats()
+    plain = Translation("a", "b")
+    for line in range(1, 8):
+        hard = Translation("a", "b", chunks=1 + (line < 7), truncated=line < 6, shortened=line == 1)
+        stats.add(FileSegment(line, ["a", "a"], str, lost="styling" if line == 3 else None), [plain, hard])
+    assert (stats.sentences, stats.shortened) == (14, 1)
+    assert list(stats.notes()) == [
+        "too long for the model, translated in chunks: lines 1, 2, 3, 4, 5 and 1 more",
+        "translation truncated at the maximum length: lines 1, 2, 3, 4, 5",
+        "windows that were too long and lost context: 1",
+        "styling could not be kept: line 3",
+    ]
+    easy = JobStats()
+    easy.add(FileSegment(1, ["a"], str), [plain])
+    assert list(easy.notes()) == []

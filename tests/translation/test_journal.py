@@ -107,6 +107,29 @@ def test_a_file_cut_at_any_byte(tmp_path: Path) -> None:
         assert (tmp_path / "j").read_bytes() == content
 
 
+@pytest.mark.parametrize(
+    ("request_", "position"),
+    [
+        (Request([10, 2], [13, 3], 2, 9), 1),
+        (Request([11, 2], [13, 3], 2, 9), 0),
+        (Request([10, 2], [14, 3], 2, 9), 0),
+        (Request([10, 2], [13, 3], 1, 9), 0),
+        (Request([10, 2], [13, 3], 2, 8), 0),
+    ],
+)
+def test_only_the_same_window_is_replayed(request_: Request, position: int, tmp_path: Path) -> None:
+    """One that differs in its source, prefix, sentences, length or the position of its current sentence is refused."""
+    for window, at, refused in ((Request([10, 2], [13, 3], 2, 9), 0, False), (request_, position, True)):
+        with open_journal(tmp_path / "j", JOB) as journal:
+            decoder = JournaledDecoder(CountingDecoder(), journal)
+            decoder.submit(window, at)
+            if refused:
+                with pytest.raises(FocatError, match="belongs to a job with other input"):
+                    decoder.step()
+            else:
+                decoder.step()
+
+
 def test_a_torn_record_is_overwritten(tmp_path: Path) -> None:
     """Even if it is longer than what is written in its place."""
     run(tmp_path / "j")

@@ -1,0 +1,118 @@
+"""How fast focat trains on a busy machine: the demo's system, alone and beside processes that never rest, in one run.
+
+    python -m benchmarks.busy_machine
+    python -m benchmarks.busy_machine --rounds 7 --other passive:OMP_WAIT_POLICY=PASSIVE --other one:OMP_NUM_THREADS=1
+
+Every measurement is a `focat train` of its own; its figure is the median of the tokens/s in its log, without the first
+lines. `spinning` is training with OpenMP's own settings, as before focat set any: a thread on each core, which spins
+while it waits for the others. `focat` is training as focat sets it up (`limit_spinning` in focat/hardware.py).
+Measurements of all kinds take turns, and the table gives medians over the rounds, so that a machine whose speed varies
+favours none of them.
+
+All processes share two cores. On a machine with more, focat does not see that these two are busy, because others are
+free: there, give --cores and --loops the number of all cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+from focat.config import load_settings
+from focat.corpus.prepare import prepare
+from focat.hardware import cores, hardware
+from focat.progress import Progress
+
+_LOG_EVERY = 20  # updates
+_WARM_UP = 2  # lines of the log that are left out
+_OPENMP = ("OMP_", "GOMP_", "KMP_", "MKL_")
+_BUSY_LOOP = """
+import os
+parent = os.getppid()
+while os.getppid() == parent:  # it never outlives the benchmark
+    for _ in range(100_000):
+        pass
+"""
+
+
+def main() -> None:
+    options = _options().parse_args()
+    usable = sorted(os.sched_getaffinity(0))[: options.cores]
+    os.sched_setaffinity(0, usable)  # and so for every process that is started from here
+    threads = {"OMP_NUM_THREADS": str(len(usable))}
+    systems = {"spinning": {**threads, "GOMP_SPINCOUNT": "300000"}, "focat": {}}  # libgomp's number, if none is given
+    for other in options.other:
+        name, _, variables = other.partition(":")
+        systems[name] = dict(variable.split("=", 1) for variable in variables.split(","))
+    found: dict[str, dict[str, list[float]]] = {name: {"alone": [], "busy": []} for name in systems}
+    print(f"{hardware()}; {len(usable)} used, {options.loops} busy loops", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder) / "store"
+        prepare(load_settings(Path("focat:demo"), [f"data.store={store}"]).data, Progress(None))
+        for round in range(options.rounds):
+            for name, variables in systems.items():
+                for condition, loops in (("alone", 0), ("busy", options.loops)):
+                    with _busy(loops):
+                        rate = _tokens_per_second(store, variables, options.updates)
+                    found[name][condition].append(rate)
+                    print(f"round {round + 1}  {name:12} {condition:6} {rate:>8,.0f} tokens/s", flush=True)
+    print("\n| | alone, tokens/s | busy, tokens/s | busy / alone |\n|---|---|---|---|")
+    for name, rates in found.items():
+        alone, busy = median(rates["alone"]), median(rates["busy"])
+        print(f"| {name} | {alone:,.0f} | {busy:,.0f} | {busy / alone:.0%} |")
+    if options.json:
+        Path(options.json).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def _busy(loops: int) -> Iterator[None]:
+    """Run so many processes that never rest."""
+    running = [subprocess.Popen([sys.executable, "-c", _BUSY_LOOP]) for _ in range(loops)]
+    try:
+        yield
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+def _tokens_per_second(store: Path, variables: dict[str, str], updates: int) -> float:
+    """Train the demo's system for so many updates, with these variables of the environment and no others of OpenMP."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(_OPENMP)} | variables
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        settings = [
+            *(f"data.store={store}", f"training.output_dir={run}", "training.device=cpu"),
+            *(f"training.budget.updates={updates}", f"training.log_every={_LOG_EVERY}"),
+            *(f"training.validate_every={updates + 1}", "training.log_samples=0", "training.save_minutes=1000"),
+        ]
+        command = [sys.executable, "-m", "focat", "train", "focat:demo", *settings]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            sys.exit(done.stderr)
+        log = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    rates = [record["tokens_per_second"] for record in log if record["kind"] == "train"]
+    return median(rates[_WARM_UP:])
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="Training speed beside processes that never rest.")
+    parser.add_argument("--updates", type=int, default=160)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--cores", type=int, default=min(2, cores()))
+    parser.add_argument("--loops", type=int, default=2)
+    parser.add_argument("--other", action="append", default=[], help="NAME:VARIABLE=VALUE,…: more to measure")
+    parser.add_argument("--json", help="also write every measurement to this file")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

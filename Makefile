@@ -3,12 +3,13 @@
 #   make test    set up, then lint, types and tests
 #   make docs    set up, then build the documentation into site/; a broken link is an error
 #   make wheel   build the wheel, install it into an empty environment and train and translate with it
+#   make soak    set up, then kill and fuzz every command for MINUTES (10), with SEED (1) and WORKERS (one for each core)
 #   make bench   set up, then run every benchmark that runs on this machine
 PYTHON ?= python3
 VENV   := .venv
 RUN    := $(VENV)/bin
 
-.PHONY: demo test tests lint docs wheel bench clean
+.PHONY: demo test tests lint docs wheel soak bench clean
 
 demo: $(VENV)/.installed
 	$(RUN)/focat demo
@@ -32,6 +33,11 @@ wheel: $(VENV)/.installed-release
 	rm -rf dist
 	$(RUN)/python -m build --quiet --outdir dist
 	$(RUN)/python -m tests.release.check_wheel dist constraints.txt
+
+MINUTES ?= 10
+SEED    ?= 1
+soak: $(VENV)/.installed
+	$(RUN)/python -m tests.soak --minutes $(MINUTES) --seed $(SEED) $(if $(WORKERS),--workers $(WORKERS)) --out soak
 
 bench: $(VENV)/.installed-bench
 	$(RUN)/python -m benchmarks

@@ -1,0 +1,88 @@
+"""Fuzzed files to translate and journals of interrupted jobs, and what of them must be in the translation."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+from tests.soak.fuzz_case import Build, FuzzCase, Mutate
+from tests.soak.mutations import compressed, mutate_binary
+from tests.soak.seeds import Seeds
+
+
+def translate(pattern: str, check: Callable[[bytes, bytes], list[str]] | None, mutate: Mutate, *more: str) -> Build:
+    """Files of a format to translate."""
+
+    def build(draw: Random, seeds: Seeds, folder: Path) -> FuzzCase:
+        path = draw.choice(seeds.files(f"inputs/{pattern}"))
+        plain = mutate(draw, path.read_bytes())[: 4000 if draw.random() < 0.98 else None]  # long files take long
+        name, data = compressed(draw, path.name, plain)
+        (folder / name).write_bytes(data)
+        intact = name == path.name  # or what is inside may be something else
+
+        def compare(code: int) -> list[str]:
+            return check(plain, (folder / "out").read_bytes()) if check and intact and code == 0 else []
+
+        options = draw.choice(
+            ([], [], ["--context", "regenerate"], ["--context", "none"], ["--window", "1"], ["--beam", "1"])
+        )
+        return FuzzCase(["translate", str(seeds.run), name, "-o", "out", *more, *options, "--quiet"], ("out",), compare)
+
+    return build
+
+
+def same_lines(before: bytes, after: bytes) -> list[str]:
+    """A line for each line; blank lines stay where they are."""
+    ends = (b"\n",) if b"\n" in before else (b"\r",)
+    counts = [sum(text.count(end) for end in ends) for text in (before, after)]
+    if counts[0] != counts[1]:
+        return [f"{counts[0]} lines in, {counts[1]} out"]
+    before = before.removeprefix(b"\xef\xbb\xbf")
+    blank = [[not line.strip() for line in text.split(ends[0])] for text in (before, after)]
+    lost = [i for i, (was, now) in enumerate(zip(*blank, strict=True), 1) if was and not now]
+    return [f"line {lost[0]} was blank, and is not any more"] if lost else []
+
+
+def same_timings(before: bytes, after: bytes) -> list[str]:
+    """Every line with an arrow in front of all others stays as it is, in the same order."""
+    timings = [[line.strip() for line in re.split(rb"[\r\n]+", text) if b"-->" in line] for text in (before, after)]
+    return (
+        []
+        if timings[0] == timings[1]
+        else [f"{len(timings[0])} lines with an arrow in, {len(timings[1])} out, or others"]
+    )
+
+
+def same_records(before: bytes, after: bytes) -> list[str]:
+    """Every line keeps what it had; translations are added."""
+    lines = [[line for line in re.split(rb"\r?\n|\r(?!.*\n)", text) if line.strip()] for text in (before, after)]
+    if len(lines[0]) != len(lines[1]):
+        return [f"{len(lines[0])} lines in, {len(lines[1])} out"]
+    for number, (was, now) in enumerate(zip(*lines, strict=True), 1):
+        if was.lstrip(b"\xef\xbb\xbf \t").startswith(b"{"):
+            old, new = json.loads(was.decode("utf-8-sig")), json.loads(now.decode("utf-8-sig"))
+            if json.dumps({name: new.get(name) for name in old}) != json.dumps(old):
+                return [f"line {number} has lost something"]
+    return []
+
+
+def journal(draw: Random, seeds: Seeds, folder: Path) -> FuzzCase:
+    """An interrupted job whose journal is changed: it ends as if nothing had happened, or is refused."""
+    shutil.copy(seeds.inputs / "talk.txt", folder / "talk.txt")
+    path = folder / "journaled.txt.journal"
+    path.write_bytes(mutate_binary(draw, seeds.journal.read_bytes()))
+
+    def compare(code: int) -> list[str]:
+        if code == 0:
+            found = (folder / "journaled.txt").read_bytes()
+            return (
+                [] if found == (seeds.results / "journaled.txt").read_bytes() else ["another translation than expected"]
+            )
+        return [] if path.exists() else ["refused, but the journal is gone"]
+
+    arguments = ["translate", str(seeds.run), "talk.txt", "-o", "journaled.txt", "--batch-tokens", "60", "--quiet"]
+    return FuzzCase(arguments, ("journaled.txt",), compare, replaces=("journaled.txt.journal",))

@@ -1,0 +1,248 @@
+"""The files that fuzzing starts from, made on the spot by focat itself: corpora, a store, a run, suites, results.
+
+With a folder of real data, some of its files, cut small, are used beside them.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from tests.soak.processes import fork, run_main
+
+MODEL = {"preset": "tiny", "d_model": 16, "d_ff": 32, "encoder_layers": 1, "decoder_layers": 1, "heads": 2}
+TRAINING = {
+    **{"device": "cpu", "budget": {"updates": 6}, "batch_tokens": 400, "learning_rate": 0.005, "warmup": 2},
+    **{"validate_every": 2, "log_every": 2, "log_samples": 0, "keep_checkpoints": 2},
+}
+DECODING = {"beam": 2, "max_length_ratio": 0.5, "max_length_offset": 3}  # no translation gets long
+SETTINGS: dict[str, Any] = {
+    "data": {
+        "store": "store",
+        "train": [{"format": "generated", "documents": 30}],
+        "dev": [{"format": "generated", "documents": 3, "seed": 2}],
+        "test": [{"format": "generated", "documents": 2, "seed": 3}],
+        "tokenizer": {"vocabulary": 340},
+    },
+    "windows": {"before": 2, "max_tokens": 128},
+    "model": MODEL,
+    "objective": {"discount": 0.01},
+    "training": {"output_dir": "run", **TRAINING},
+    "decoding": DECODING,
+}
+PLAN: dict[str, Any] = {
+    "title": "Tiny",
+    "data": {name: value for name, value in SETTINGS["data"].items() if name != "store"},
+    "settings": {
+        "model": MODEL,
+        "training": {**TRAINING, "budget": {"updates": 4}},
+        "decoding": {**DECODING, "beam": 1},
+    },
+    "systems": {
+        "base": {"recipe": "focat:base"},
+        "focused": {"recipe": "focat:s2to2-cd", "init_from": "base", "settings": {"windows": {"max_tokens": 128}}},
+    },
+    "budget": {"updates": 4},
+    "average": 2,
+    "against": ["base"],
+    "suites": {"deixis": {"generated": "deixis", "instances": 4}},
+    "tests": {"test": {"metrics": "bleu", "contexts": ["reuse"]}},
+    "analyses": ["losses"],
+}
+
+
+class Seeds:
+    """The folder of these files."""
+
+    def __init__(self, folder: Path, data: Path | None = None) -> None:
+        self.folder, self.data = folder.resolve(), data
+
+        self.corpora, self.inputs, self.suites = (self.folder / name for name in ("corpora", "inputs", "suites"))
+        self.store, self.run, self.results = (self.folder / name for name in ("store", "run", "results"))
+        self.settings, self.plan = self.folder / "settings.yaml", self.folder / "plan.yaml"
+        self.reproduced, self.journal = self.folder / "reproduced", self.folder / "journaled.txt.journal"
+
+    def make(self) -> None:
+        """Make all of them, in a child, so that this process stays free to fork."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        log = self.folder.parent / "seeds.txt"
+        log.unlink(missing_ok=True)
+        for function in (self._texts, self._commands, self._journal):
+            child = fork(function, log)
+            code = child.wait(600)
+            if code not in (0, -signal.SIGKILL if function == self._journal else 0):
+                child.end()
+                raise RuntimeError(f"the files to start from could not be made (exit code {code}):\n{child.output}")
+        for leftover in self.folder.glob("*.focat-unfinished"):
+            leftover.unlink()
+
+    def files(self, pattern: str) -> list[Path]:
+        """Files that match, in a fixed order."""
+        return sorted(path for path in self.folder.glob(pattern) if path.is_file())
+
+    # ---------------------------------------------------------------------------------------------------- texts
+
+    def _texts(self) -> int:
+        from focat.corpus.generated import generate, write_suites
+
+        os.chdir(self.folder)
+        documents = list(generate(4, 5))
+        pairs = [(d.name, s, t) for d in documents for s, t in zip(d.source, d.target, strict=True)]
+        sides = [["\n".join(getattr(d, side)) for d in documents] for side in ("source", "target")]
+        corpora = Path("corpora")
+        corpora.mkdir()
+        for language, texts in zip(("en", "de"), sides, strict=True):
+            _write(corpora / f"text.{language}", "\n\n".join(texts) + "\n")
+            _write(corpora / f"ids.{language}", "\n".join(texts) + "\n")
+            _write(corpora / f"fragments.{language}", "".join(text.replace("\n", " _eos ") + "\n" for text in texts))
+            _write(corpora / f"tags.{language}", "".join(_tags(i, text) for i, text in enumerate(texts)))
+            _write(corpora / f"xml.{language}", _xml(texts))
+        _write(corpora / "ids.documents", "".join(f"{name}\n" for name, _, _ in pairs))
+        _write(corpora / "three.tsv", "".join(f"{name}\t{s}\t{t}\n" for name, s, t in pairs))
+        _write(corpora / "two.tsv", "".join(f"{s}\t{t}\n" + "\n" * (i % 5 == 4) for i, (_, s, t) in enumerate(pairs)))
+        whole = [{"document": d.name, "source": d.source, "target": d.target} for d in documents]
+        single = [{"document": name, "source": s, "target": t} for name, s, t in pairs]
+        for name, records in (("documents", whole), ("sentences", single)):
+            _write(
+                corpora / f"{name}.jsonl", "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+            )
+
+        inputs = Path("inputs")
+        inputs.mkdir()
+        sentences = [source for _, source, _ in pairs][:9]
+        _write(inputs / "talk.txt", "\n".join(sentences[:5]) + "\n\n" + "\n".join(sentences[5:]) + "\n")
+        _write(inputs / "running.text", " ".join(sentences[:4]) + "\n\n" + " ".join(sentences[4:]) + "\n")
+        records = [{"id": i, "source": s, "document": f"d{i // 3}", "n": 1.10} for i, s in enumerate(sentences[:6])]
+        lines = [
+            *map(json.dumps, records),
+            json.dumps({"sentences": sentences[:3]}),
+            json.dumps(sentences[3:5]),
+            '"It ends."',
+        ]
+        _write(inputs / "talk.jsonl", "\n".join(lines) + "\n")
+        _write(inputs / "film.srt", _srt(sentences))
+        _write(inputs / "film.vtt", _vtt(sentences))
+
+        write_suites(Path("suites"), 4, 7)
+        own = [
+            {
+                "source": sentences[i : i + 3],
+                "target": ["A.", "B."],
+                "candidates": ["C.", "D."],
+                "right": i % 2,
+                "distance": i,
+            }
+            for i in range(4)
+        ]
+        _write(Path("suites/own.jsonl"), "".join(json.dumps(entry) + "\n" for entry in own))
+        _write(Path("settings.yaml"), json.dumps(SETTINGS, indent=1))
+        _write(Path("plan.yaml"), json.dumps(PLAN, indent=1))
+        if self.data is not None:
+            self._real_texts(self.data)
+        return 0
+
+    def _real_texts(self, data: Path) -> None:
+        for pair in ("en-de", "en-ru"):
+            for side in pair.split("-"):
+                for lines in islice(_decompressed(data / pair / f"test.{side}.xz"), 1):
+                    name = "en" if side == "en" else "de"
+                    _write(self.folder / "corpora" / f"text-{pair}.{name}", "".join(lines.splitlines(True)[:30]))
+                    if side == "en":
+                        _write(self.folder / "inputs" / f"{pair}.txt", "".join(lines.splitlines(True)[:12]))
+        for path in sorted((data / "suites" / "voita").glob("*.json.xz")):
+            for text in _decompressed(path):
+                _write(
+                    self.folder / "suites" / f"real-{path.stem}", json.dumps(json.loads(text)[:4], ensure_ascii=False)
+                )
+
+    # ------------------------------------------------------------------------------------------------- commands
+
+    def _commands(self) -> int:
+        os.chdir(self.folder)
+        suite, instances = (
+            ["--suite", "suites/deixis.json"],
+            ["--instances", "results/a.jsonl", "--json", "results/contrast.json"],
+        )
+        translated = ["corpora/ids.en", "-o", "results/hypothesis.txt"]
+        Path("results").mkdir()
+        lines = [
+            ["prepare", "settings.yaml"],
+            ["train", "settings.yaml"],
+            ["average", "run", "--count", "2"],
+            ["contrast", "run", *suite, *instances],
+            ["contrast", "run", *suite, "--window", "1", "--instances", "results/b.jsonl"],
+            ["evaluate", "run", "--json", "results/evaluate.json", "--metrics", "bleu"],
+            ["analyse", "run", "--json", "results/analyse.json", "--analyses", "attention,losses", "--limit", "4"],
+            ["translate", "run", *translated, "--json", "results/translate.json"],
+            ["translate", "run", "inputs/talk.txt", "-o", "results/journaled.txt", "--batch-tokens", "60"],
+            ["reproduce", "plan.yaml", "--folder", "reproduced", "--no-report"],
+        ]
+        for line in lines:
+            code = run_main([*line, "--quiet"] if line[0] != "average" else line)
+            if code:
+                print(f"focat {' '.join(line)}: exit code {code}", file=sys.stderr)
+                return code
+        shutil.copytree("results", "run/results", ignore=shutil.ignore_patterns("b.jsonl", "*.txt", "translate.json"))
+        _write(Path("results/numbers.txt"), "".join(f"{i / 7}\n" for i in range(12)))
+        _write(Path("results/window.txt"), "Where is the cat?\nIt is here.\n\nWo ist die Katze?\nSie ist hier.\n")
+        return 0
+
+    def _journal(self) -> int:
+        """Translate until the output is about to appear, and die: the journal of all results is left."""
+        os.chdir(self.folder)
+
+        def die(event: str, details: tuple[Any, ...]) -> None:
+            if event == "os.rename" and str(details[1]).endswith("journaled.txt"):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(die)
+        return run_main(
+            ["translate", "run", "inputs/talk.txt", "-o", "journaled.txt", "--quiet", "--batch-tokens", "60"]
+        )
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", newline="")
+
+
+def _decompressed(path: Path) -> Iterator[str]:
+    """The text of a file, or nothing if there is no such file."""
+    if path.exists():
+        yield lzma.decompress(path.read_bytes()).decode()
+
+
+def _tags(number: int, text: str) -> str:
+    return f"<url>http://x/{number}</url>\n<talkid>{number}</talkid>\n<title>Talk {number}</title>\n{text}\n"
+
+
+def _xml(texts: list[str]) -> str:
+    documents = [
+        f'<doc docid="{i}" genre="lectures">\n<talkid>{i}</talkid>\n'
+        + "".join(f'<seg id="{n}"> {line} </seg>\n' for n, line in enumerate(text.split("\n"), 1))
+        + "</doc>\n"
+        for i, text in enumerate(texts)
+    ]
+    head = '<?xml version="1.0" encoding="UTF-8"?>\n<mteval>\n<srcset setid="x">\n'
+    return f"{head}{''.join(documents)}</srcset>\n</mteval>\n"
+
+
+def _srt(sentences: list[str]) -> str:
+    cues = [f"{i}\n00:00:{i:02d},000 --> 00:00:{i + 1:02d},500\n{text}\n" for i, text in enumerate(sentences, 1)]
+    cues[2] = "3\n00:00:03,000 --> 00:00:04,500 X1:10 X2:20\n<i>- Is it here?</i>\n- {\\an8}No.\n"
+    return "\n".join(cues)
+
+
+def _vtt(sentences: list[str]) -> str:
+    cues = [f"00:{i:02d}.000 --> 00:{i + 1:02d}.500\n{text}\n" for i, text in enumerate(sentences, 1)]
+    cues[1] = "intro\n00:02.000 --> 01:00:03.000 align:start position:10%\n<v Anna>Is it <b>here</b>?</v>\n"
+    head = "WEBVTT - a film\nKind: captions\n\nNOTE\nof the author\n\nSTYLE\n::cue { color: red }\n\n"
+    return head + "\n".join(cues)

@@ -157,6 +157,7 @@ def _store_of(run: Run, split: str) -> Store:
             f"{path}: has no {split} split (it has {', '.join(store.splits)}); choose another split, "
             "or give source and target files"
         )
+    store.verify()
     return store
 
 

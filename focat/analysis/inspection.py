@@ -39,6 +39,7 @@ class Inspection:
 
 def inspect_split(store: Store, name: str, settings: WindowSettings, samples: int) -> Inspection:
     """Count, measure and sample one split of a store."""
+    store.verify()
     split = store.split(name)
     windows = cut_windows(split, settings)
     manifest = store.manifest

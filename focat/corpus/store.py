@@ -25,6 +25,10 @@ from focat.files import read_json_object, sha256, write_json
 STORE_VERSION = 2  # of the layout
 _STAGE = "stage.json"  # in each folder of a store: the key of the stage, and the SHA-256 of its other files
 _PREPARE_AGAIN = "run `focat prepare` again: it makes damaged parts anew"
+_MANIFEST = {  # what readers of a manifest rely on
+    **{"splits": dict, "keys": dict, "source_language": str, "target_language": str},
+    **{"source_vocabulary": int, "target_vocabulary": int},
+}
 SIDES = ("source", "target")
 Integers = NDArray[np.integer[Any]]
 
@@ -80,8 +84,9 @@ class Store:
                 f"{path}: is a token store of version {version}, and this focat reads version {STORE_VERSION};"
                 " run `focat prepare --overwrite`"
             )
-        if not isinstance(self.manifest.get("splits"), dict):
-            raise FocatError(f"{path}/manifest.json: names no splits; {_PREPARE_AGAIN}")
+        for name, kind in _MANIFEST.items():
+            if not isinstance(self.manifest.get(name), kind):
+                raise FocatError(f"{path}/manifest.json: says nothing of {name}, or is damaged; {_PREPARE_AGAIN}")
 
     def find_damage(self) -> str | None:
         """Read all files and compare them with their checksums; return what is wrong, or None.

@@ -274,7 +274,7 @@ def read_sentencepiece(path: Path) -> bytes:
             return model
     except OSError as error:
         raise FocatError(f"{path}: cannot be read: {error.strerror}") from None
-    except RuntimeError:
+    except (RuntimeError, UnicodeDecodeError):  # the latter if the message would have bytes of the file in it
         pass
     raise FocatError(f"{path}: is not a SentencePiece model")
 

@@ -42,6 +42,7 @@ def documents_of(run: Run, split: TestSplit, progress: Progress = NULL_PROGRESS)
         )
     progress.log(f"{split}: no corpus is named under data.{split}; its text is decoded from the tokens in {data.store}")
     store = Store(data.store)
+    store.verify()
     return decode_split(store.split(split), store.tokenizer)
 
 

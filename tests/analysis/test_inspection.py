@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import sys
 from pathlib import Path
 from unittest.mock import patch
@@ -23,6 +24,7 @@ from focat.config.data import CleaningSettings, DataSettings, TextCorpus, Tokeni
 from focat.config.schema import WindowSettings
 from focat.corpus.prepare import prepare
 from focat.corpus.store import Store
+from focat.errors import FocatError
 from focat.progress import NULL_PROGRESS
 from focat.reporting.terminal.inspection import coloured_window, draw_windows, show_inspection
 
@@ -94,6 +96,15 @@ def test_counts_and_lengths(store: Store) -> None:
     assert (target.mean, target.longest) == (33.75, 48)
     assert filled(source.histogram) == {"4–7": 1, "8–15": 1, "32–63": 2}
     assert (figures.windows_shortened, figures.sentences_too_long) == (0, 0)
+
+
+def test_a_damaged_store_is_refused(store: Store, tmp_path: Path) -> None:
+    """Not decoded to pieces that are not there."""
+    shutil.copytree(store.path, tmp_path / "store")
+    (tokens,) = (tmp_path / "store" / "train").glob("source.tokens*")
+    tokens.write_bytes(bytes(255 for _ in tokens.read_bytes()))
+    with pytest.raises(FocatError, match=f"{tokens.name} does not match its checksum; run `focat prepare` again"):
+        inspect_split(Store(tmp_path / "store"), "train", WindowSettings(), 3)
 
 
 def test_lengths_on_both_edges_of_each_bin() -> None:

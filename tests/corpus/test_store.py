@@ -158,8 +158,22 @@ def test_a_store_of_another_layout_is_refused(tmp_path: Path) -> None:
         Store(tmp_path)
 
 
+MANIFEST = {
+    **{"version": STORE_VERSION, "splits": {}, "keys": {}, "source_language": "en", "target_language": "de"},
+    **{"source_vocabulary": 40, "target_vocabulary": 40},
+}
+
+
+@pytest.mark.parametrize("field", [name for name in MANIFEST if name != "version"])
+def test_a_manifest_that_lacks_something_is_refused(tmp_path: Path, field: str) -> None:
+    for damaged in ({name: value for name, value in MANIFEST.items() if name != field}, {**MANIFEST, field: None}):
+        (tmp_path / "manifest.json").write_text(json.dumps(damaged))
+        with pytest.raises(FocatError, match=f"manifest.json: says nothing of {field}, or is damaged"):
+            Store(tmp_path)
+
+
 def test_a_split_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "manifest.json").write_text(json.dumps({"version": STORE_VERSION, "splits": {"train": {}, "dev": {}}}))
+    (tmp_path / "manifest.json").write_text(json.dumps({**MANIFEST, "splits": {"train": {}, "dev": {}}}))
     with pytest.raises(FocatError, match=r"has no test split \(it has train, dev\); see data\.test"):
         Store(tmp_path).split("test")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+import re
 import unicodedata
 from functools import cache
 from itertools import product
@@ -199,12 +200,14 @@ def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
         Tokenizer.load(tmp_path)
 
 
-@pytest.mark.parametrize("damage", ["cut", "empty", "other"])
+@pytest.mark.parametrize("damage", ["cut", "empty", "other", "not UTF-8"])
 def test_a_damaged_model_is_refused(tmp_path: Path, damage: str) -> None:
     model = trained().source.model
-    damaged = {"cut": model[: len(model) // 2], "empty": b"", "other": b"PK\3\4 not a model"}[damage]
+    # Two pieces become the same bytes, which SentencePiece would name in its message.
+    not_utf8 = re.sub(rb"\n\x02[a-z]{2}", b"\n\x02\xff\xfe", model)
+    contents = {"cut": model[: len(model) // 2], "empty": b"", "other": b"PK\3\4 not a model", "not UTF-8": not_utf8}
     trained().save(tmp_path)
-    (tmp_path / "source.model").write_bytes(damaged)
+    (tmp_path / "source.model").write_bytes(contents[damage])
     with pytest.raises(FocatError, match=r"source\.model: is not a SentencePiece model"):
         Tokenizer.load(tmp_path)
 

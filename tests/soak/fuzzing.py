@@ -98,12 +98,9 @@ def problem_of_traceback(text: str) -> str:
     last = text[text.rindex("Traceback (most recent call last)") :]
     frames = [frame for frame in _FRAME.findall(last) if frame[0].startswith("focat/")]
     where = f" at {frames[-1][0]}:{frames[-1][1]}" if frames else ""
-    lines = [
-        line
-        for line in last.splitlines()
-        if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Warning|Exit|Interrupt)?\b", line)
-    ]
-    name = (lines[-1] if lines else "exception").partition(":")[0]
+    # The name of the exception, and lines of its message that look alike.
+    names = re.findall(r"^([A-Za-z_][\w.]*)(?::|$)", last, re.MULTILINE)
+    name = next(iter(names), "exception")
     return f"{name}{where}"
 
 

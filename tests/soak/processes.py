@@ -5,6 +5,7 @@ What runs is the real command line, `focat.cli.main`, with its own output and ex
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import signal
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 GIGABYTE = 1 << 30
+_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of <sys/prctl.h>
 _CRASHED = 70  # exit code of an exception that nobody caught
 _DISK_STEPS = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "os.link", "os.symlink")
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -82,6 +84,7 @@ def _become(function: Callable[[], int], output: Path, environment: Mapping[str,
     code = _CRASHED
     try:
         os.setpgid(0, 0)
+        _end_with_parent()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         nothing = os.open(os.devnull, os.O_RDONLY)
@@ -96,6 +99,12 @@ def _become(function: Callable[[], int], output: Path, environment: Mapping[str,
         traceback.print_exc()
     finally:
         os._exit(code)
+
+
+def _end_with_parent() -> None:
+    """Let the kernel kill this process when its parent ends, where there is a way (Linux)."""
+    with suppress(AttributeError):
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
 
 
 def limit_memory(size: int) -> None:

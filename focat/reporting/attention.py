@@ -106,6 +106,11 @@ def _is_suitable(source: Sequence[str], target: Sequence[str]) -> bool:
 def attention_view(run: ReportedRun, window: AttentionWindow, layer: int | None, device: str) -> AttentionView:
     """Cross-attention and both kinds of self-attention: the mean of the heads of a layer, the last if none is given."""
     system = load_system(run.run.path, device)
+    most = system.windows().max_tokens
+    for vocabulary, side in ((system.tokenizer.source, window.source), (system.tokenizer.target, window.target)):
+        tokens = sum(len(vocabulary.encode(sentence)) + 1 for sentence in side)
+        if tokens > most:
+            raise FocatError(f"{window.origin}: a window of {tokens:,} tokens; {run.name} takes {most:,} at most")
     words = attention_map(system.model, system.tokenizer, window.source, window.target).by_word()
     layers = min(len(words.encoder), len(words.decoder))
     if layer is not None and not 1 <= layer <= layers:

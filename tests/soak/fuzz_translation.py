@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 from tests.soak.fuzz_case import Build, FuzzCase, Mutate
-from tests.soak.mutations import compressed, mutate_binary
+from tests.soak.mutations import compress, compressed, mutate_binary
 from tests.soak.seeds import Seeds
 
 
@@ -22,7 +22,7 @@ def translate(pattern: str, check: Callable[[bytes, bytes], list[str]] | None, m
         plain = mutate(draw, path.read_bytes())[: 4000 if draw.random() < 0.98 else None]  # long files take long
         name, data = compressed(draw, path.name, plain)
         (folder / name).write_bytes(data)
-        intact = name == path.name  # or what is inside may be something else
+        intact = data == compress(name.removeprefix(path.name), plain)
 
         def compare(code: int) -> list[str]:
             return check(plain, (folder / "out").read_bytes()) if check and intact and code == 0 else []

@@ -23,7 +23,7 @@ from tests.soak.seeds import Seeds
 
 ROOT = Path(__file__).parents[2]
 KILLED = ("kill-prepare", "kill-train", "kill-translate")  # the others are killed by tests of their own
-PLANTED = {  # by kind, what the harness must say about the faults of `plant_faults`
+PLANTED = {  # by kind, what the harness must say about the faults that are put in
     "kill-translate": " is half-written",
     "kill-prepare": "notes.txt, a file of the user, is changed",
     "kill-train": "another result than of an undisturbed command: ",
@@ -32,7 +32,7 @@ PLANTED = {  # by kind, what the harness must say about the faults of `plant_fau
     "suite-own": "more than 1 s of work",
     "plan": "MemoryError",
     "corpus-tsv": ".tsv is changed",
-    "config": "exit code 1",
+    "store": "exit code 1",
 }
 
 
@@ -41,42 +41,67 @@ def run_slice(out: Path) -> None:
     import_all()
     seeds = Seeds(out / "seeds")
     seeds.make()
-    kinds = [*KILLED, *KINDS]
-    _write(out / "slice.json", run_campaign(1, seeds, out, 1, None, kinds, cases=4, kills=2))
-    plant_faults()
-    _write(out / "planted.json", run_campaign(1, seeds, out, 1, None, list(PLANTED), cases=2, kills=6))
+    reports = [_killed(seeds, out, kills=3), _fuzzed(seeds, out, list(KINDS), cases=4)]
+    plant_faults_to_kill()
+    reports.append(_killed(seeds, out, kills=8))
+    plant_faults_to_fuzz()
+    reports.append(_fuzzed(seeds, out, list(PLANTED), cases=3))
+    _write(out / "slice.json", reports[:2])
+    _write(out / "planted.json", reports[2:])
 
 
-def _write(path: Path, report: Report) -> None:
-    totals = {kind: asdict(total) for kind, total in report.totals.items()}
-    path.write_text(json.dumps({"totals": totals, "findings": [asdict(finding) for finding in report.findings]}))
+def _killed(seeds: Seeds, out: Path, kills: int) -> Report:
+    return run_campaign(1, seeds, out, 1, None, KILLED, cases=1, kills=kills)
 
 
-def plant_faults() -> None:
-    """Replace functions of focat by faulty ones."""
-    import focat.config.loading
+def _fuzzed(seeds: Seeds, out: Path, kinds: list[str], cases: int) -> Report:
+    return run_campaign(1, seeds, out, 1, None, [kind for kind in kinds if kind in KINDS], cases)
+
+
+def _write(path: Path, reports: list[Report]) -> None:
+    totals = {kind: asdict(total) for report in reports for kind, total in report.totals.items()}
+    findings = [asdict(finding) for report in reports for finding in report.findings]
+    path.write_text(json.dumps({"totals": totals, "findings": findings}))
+
+
+def plant_faults_to_kill() -> None:
+    """Replace functions of focat by faulty ones: a writer that is not atomic, and others."""
     import focat.corpus.prepare
-    import focat.corpus.readers
-    import focat.evaluation.contrast
-    import focat.experiments.command
     import focat.training.trainer
-    import focat.translation.formats
     import focat.translation.jobs
 
-    def not_atomic(path: Path) -> Any:
-        @contextlib.contextmanager
-        def opened() -> Iterator[BinaryIO]:
-            with path.open("wb") as file:
-                yield file
-
-        return opened()
+    @contextlib.contextmanager
+    def not_atomic(path: Path) -> Iterator[BinaryIO]:
+        with path.open("wb") as file:
+            yield file
+        content = path.read_bytes()
+        path.write_bytes(b"")
+        for part in range(0, len(content), len(content) // 20 + 1):
+            with path.open("ab") as file:
+                file.write(content[part : part + len(content) // 20 + 1])
 
     def deletes_notes(store: Path, keys: dict[str, str], _clear: Any = focat.corpus.prepare._clear) -> None:
         (store.parent / "notes.txt").unlink(missing_ok=True)
         _clear(store, keys)
 
-    def drops_a_cue(lines: Any, _segments: Any = focat.translation.formats.srt_segments) -> Any:
-        return list(_segments(lines))[1:]
+    focat.translation.jobs.atomic_file = not_atomic
+    focat.corpus.prepare._clear = deletes_notes
+    focat.training.trainer.restore_optimizer = lambda *arguments: None
+
+
+def plant_faults_to_fuzz() -> None:
+    """Replace readers of focat by faulty ones."""
+    import focat.analysis.inspection
+    import focat.corpus.readers
+    import focat.evaluation.suites.reading
+    import focat.experiments.command
+    import focat.files
+    import focat.translation.formats
+    import focat.translation.jobs
+
+    def drops_cues(lines: Any, _segments: Any = focat.translation.formats.srt_segments) -> Any:
+        segments = list(_segments(lines))
+        return segments[: len(segments) // 2]
 
     def crashes(*arguments: Any) -> Any:
         return [][1]
@@ -96,15 +121,13 @@ def plant_faults() -> None:
     def ends(*arguments: Any) -> Any:
         sys.exit(1)
 
-    focat.translation.jobs.atomic_file = not_atomic
-    focat.corpus.prepare._clear = deletes_notes
-    focat.training.trainer.restore_optimizer = lambda *arguments: None
+    focat.translation.jobs.atomic_file = focat.files.atomic_file
     focat.translation.formats.jsonl_segments = crashes
-    focat.translation.formats.srt_segments = drops_a_cue
-    focat.evaluation.contrast.read_suites = hangs
+    focat.translation.formats.srt_segments = drops_cues
+    focat.evaluation.suites.reading.open_bytes = hangs
     focat.experiments.command.load_plan = takes_memory
     focat.corpus.readers._tsv_pairs = writes_to_its_input
-    focat.config.loading.apply_overrides = ends
+    focat.analysis.inspection.inspect_split = ends
     fuzzing.PROCESSOR_SECONDS = 1.0
 
 
@@ -127,7 +150,7 @@ def test_a_slice_finds_nothing(slices: Path) -> None:
     totals, findings = read(slices / "slice.json")
     assert findings == []
     assert totals.keys() == {*KILLED, *KINDS}
-    assert all(totals[kind].kills >= 2 for kind in KILLED)
+    assert all(totals[kind].kills >= 3 for kind in KILLED)
     assert all(totals[kind].inputs == min(4, KINDS[kind][1]) for kind in KINDS)
     assert sum(total.accepted for total in totals.values()) >= 20  # not all are refused at the first byte
 

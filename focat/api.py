@@ -147,7 +147,8 @@ class Model:
         check_options(options, "format", "split", "scores", "overwrite", "progress")
         languages = (self.settings.data.source_language, self.settings.data.target_language) if split else None
         written = OutputOptions(scores, options.get("nbest") or self.settings.decoding.nbest, overwrite)
-        job = Job(Path(input), Path(output), format, languages, written, overwrite)
+        longest = self.settings.decoding.max_line_bytes
+        job = Job(Path(input), Path(output), format, languages, written, overwrite, longest)
         return run_job(job, self.translator(**options), self._digests(), progress)
 
     def translator(self, **options: Unpack[TranslateOptions]) -> Translator:

@@ -21,7 +21,8 @@ _SPIN = "GOMP_SPINCOUNT"  # of libgomp, which PyTorch uses on Linux
 _SHORT_SPIN = 5000  # some 100 µs: longer than most pauses between two operations, shorter than a turn of the scheduler
 _SAMPLES = 5  # of the number of running processes
 _SAMPLE_SECONDS = 0.005  # between two samples
-_NO_MEMORY = re.compile("out of memory|not enough memory|allocate memory|ALLOC_FAILED")  # in errors without a type
+# in errors without a type; sizes that overflow are of tensors that fit into no memory
+_NO_MEMORY = re.compile("out of memory|not enough memory|allocate memory|ALLOC_FAILED|[Oo]verflow")
 
 
 def cores() -> int:
@@ -97,7 +98,7 @@ def memory_errors(advice: str) -> Iterator[None]:
 
     try:
         yield
-    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+    except (torch.OutOfMemoryError, MemoryError, RuntimeError, TypeError) as error:
         if not isinstance(error, torch.OutOfMemoryError | MemoryError) and not _NO_MEMORY.search(str(error)):
             raise
         raise FocatError(advice) from None

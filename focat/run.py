@@ -139,7 +139,7 @@ class Run:
         """Build the model with newly initialised weights."""
         settings = settings or self.settings
         info = self.model_info()
-        with memory_errors(f"{self.path}: its model does not fit into memory; take a smaller one, or another machine"):
+        with memory_errors(f"{self.path}: its model does not fit into memory; lower model.d_model or model.d_ff"):
             return Transformer(
                 settings.model, settings.windows, info.source_vocabulary, info.target_vocabulary, info.shift
             )

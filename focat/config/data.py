@@ -44,6 +44,8 @@ class Corpus(SettingsSection):
     """Take no more than this many documents, from the start of the corpus."""
     max_pairs: PositiveInt | None = None
     """Take no more than this many sentence pairs; the last document is cut where the cap falls."""
+    max_line_bytes: PositiveInt | None = None
+    """Refuse a longer line, which would fill the memory; 16 MiB if not given."""
 
 
 class TextCorpus(Corpus):

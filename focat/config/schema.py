@@ -346,6 +346,8 @@ class DecodingSettings(SearchSettings):
     target_context: TargetContext = "reuse"
     """Target context: the translations of earlier windows (`reuse`), decoded again with each window (`regenerate`, the
     paper), or none."""
+    max_line_bytes: PositiveInt = 16 << 20
+    """Refuse a file with a longer line, or with more text between the timings of two cues: it would fill the memory."""
 
 
 class Settings(SettingsSection):

@@ -9,10 +9,12 @@ import json
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
+from pathlib import Path
 from typing import Any
 
 from focat.config.data import (
     AnyCorpus,
+    Corpus,
     FragmentsCorpus,
     GeneratedCorpus,
     IdsCorpus,
@@ -22,7 +24,7 @@ from focat.config.data import (
     Wit3Corpus,
 )
 from focat.corpus.document import SENTENCE_BREAK, Document
-from focat.corpus.text_files import Lines, is_blank, parallel_lines
+from focat.corpus.text_files import DEFAULT_LIMIT, LineLimit, Lines, is_blank, parallel_lines
 from focat.corpus.wit3 import read_talks
 from focat.errors import FocatError
 
@@ -62,13 +64,18 @@ def _read(corpus: AnyCorpus) -> Iterator[Document]:
         case JsonlCorpus():
             return _jsonl_documents(corpus)
         case Wit3Corpus():
-            return read_talks(corpus.source, corpus.target)
+            return read_talks(corpus.source, corpus.target, _line_limit(corpus))
         case FragmentsCorpus():
             return _fragments(corpus)
         case GeneratedCorpus():
             from focat.corpus.generated import generate
 
             return generate(corpus.documents, corpus.seed)
+
+
+def _line_limit(corpus: Corpus) -> LineLimit:
+    """How long a line of a corpus may be."""
+    return LineLimit(corpus.max_line_bytes or DEFAULT_LIMIT.bytes, "max_line_bytes of the corpus")
 
 
 def _files(corpus: AnyCorpus) -> str:
@@ -88,13 +95,17 @@ def _grouped(pairs: Iterable[NamedPair]) -> Iterator[Document]:
         yield Document(name, list(source), list(target))
 
 
+def _lines(path: Path, corpus: Corpus) -> Lines:
+    return Lines(path, _line_limit(corpus))
+
+
 def _name(lines: Lines) -> str:
     """A name for the document that starts at the line last read, for corpora that name none themselves."""
     return f"{lines.path.name}:{lines.number}"
 
 
 def _text_pairs(corpus: TextCorpus) -> Iterator[NamedPair]:
-    sources, targets = Lines(corpus.source), Lines(corpus.target)
+    sources, targets = _lines(corpus.source, corpus), _lines(corpus.target, corpus)
     name = None
     for source, target in parallel_lines(sources, targets):
         if is_blank(source) or is_blank(target):
@@ -111,15 +122,15 @@ def _text_pairs(corpus: TextCorpus) -> Iterator[NamedPair]:
 
 
 def _ids_pairs(corpus: IdsCorpus) -> Iterator[NamedPair]:
-    ids = Lines(corpus.documents)
-    for source, target, document in parallel_lines(Lines(corpus.source), Lines(corpus.target), ids):
+    ids = _lines(corpus.documents, corpus)
+    for source, target, document in parallel_lines(_lines(corpus.source, corpus), _lines(corpus.target, corpus), ids):
         if is_blank(document):
             raise ids.error("no document id; every sentence needs one")
         yield document, source, target
 
 
 def _tsv_pairs(corpus: TsvCorpus) -> Iterator[NamedPair]:
-    lines = Lines(corpus.path)
+    lines = _lines(corpus.path, corpus)
     name = None
     expected, first = 0, 0  # the number of columns, and the line that set it
     for line in lines:
@@ -148,7 +159,7 @@ def _counted(columns: list[str]) -> str:
 
 
 def _fragments(corpus: FragmentsCorpus) -> Iterator[Document]:
-    sources, targets = Lines(corpus.source), Lines(corpus.target)
+    sources, targets = _lines(corpus.source, corpus), _lines(corpus.target, corpus)
     for source, target in parallel_lines(sources, targets):
         document = Document(_name(sources), source.split(SENTENCE_BREAK), target.split(SENTENCE_BREAK))
         if len(document.source) != len(document.target):
@@ -162,7 +173,7 @@ def _fragments(corpus: FragmentsCorpus) -> Iterator[Document]:
 
 def _jsonl_documents(corpus: JsonlCorpus) -> Iterator[Document]:
     """Lines that are a sentence are joined to documents by their id; lines that are a document stand alone."""
-    lines = Lines(corpus.path)
+    lines = _lines(corpus.path, corpus)
     pieces = (_json_piece(lines, line) for line in lines if not is_blank(line))
     for _, group in groupby(pieces, key=itemgetter(0)):
         documents = [document for _, document in group]

@@ -10,8 +10,9 @@ import io
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 import zstandard
 
@@ -22,6 +23,24 @@ if TYPE_CHECKING:
 
 CHUNK = 1 << 16
 """Bytes read from a file at a time."""
+# Bytes decompressed at a time, to 128 MiB at most: 4 bytes of a .zst can stand for 128 KiB.
+_COMPRESSED_CHUNK = 1 << 12
+
+
+class LineLimit(NamedTuple):
+    """How long a line may be, so that a file without line ends does not fill the memory."""
+
+    bytes: int = 16 << 20
+    setting: str | None = None
+    """The setting that raises it, if there is one."""
+
+    @property
+    def remedy(self) -> str:
+        """What to do about a line that is longer."""
+        return "break it" if self.setting is None else f"break it, or raise {self.setting}"
+
+
+DEFAULT_LIMIT = LineLimit()
 
 
 class DamagedFile(FocatError):
@@ -41,9 +60,9 @@ def open_bytes(path: Path) -> io.BufferedReader:
     return io.BufferedReader(_Decompressed(path, file, decompressor), CHUNK)
 
 
-def read_lines(path: Path) -> Iterator[str]:
+def read_lines(path: Path, limit: LineLimit = DEFAULT_LIMIT) -> Iterator[str]:
     """The lines of a UTF-8 file, without their ends."""
-    return iter(Lines(path))
+    return iter(Lines(path, limit))
 
 
 class Lines:
@@ -53,15 +72,15 @@ class Lines:
     characters that Unicode calls line breaks occur inside sentences, and would shift one side of a corpus.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, limit: LineLimit = DEFAULT_LIMIT) -> None:
+        self.path, self.limit = path, limit
         self.number = 0
 
     def __iter__(self) -> Iterator[str]:
         self.number = 0
         with open_bytes(self.path) as stream:
             try:
-                for raw in stream:
+                for raw in self._raw_lines(stream):
                     self.number += 1
                     if self.number == 1:
                         raw = raw.removeprefix(codecs.BOM_UTF8)
@@ -73,6 +92,14 @@ class Lines:
                 raise _damaged(self.path, where) from error
             except OSError as error:
                 raise _unreadable(self.path, error) from error
+
+    def _raw_lines(self, stream: io.BufferedReader) -> Iterator[bytes]:
+        """The lines as bytes, with their ends; one that is too long is an error before it is in memory."""
+        for raw in iter(partial(stream.readline, self.limit.bytes + 1), b""):
+            if len(raw) > self.limit.bytes:
+                self.number += 1
+                raise self.error(f"is longer than {self.limit.bytes:,} bytes; {self.limit.remedy}")
+            yield raw
 
     def error(self, problem: str) -> FocatError:
         """An error about the line last given."""
@@ -162,7 +189,7 @@ class _Decompressed(io.RawIOBase):
 
     def _decompress_piece(self) -> bytes | None:
         """The next plain bytes, perhaps none yet, or None at the end of the file."""
-        compressed = self._compressed or self._file.read(CHUNK)
+        compressed = self._compressed or self._file.read(_COMPRESSED_CHUNK)
         self._compressed = b""
         if not compressed:
             if not self._decompressor.eof:

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from focat.corpus.document import Document
-from focat.corpus.text_files import Lines, is_blank, read_lines
+from focat.corpus.text_files import DEFAULT_LIMIT, LineLimit, Lines, is_blank
 from focat.errors import FocatError
 
 # Named one by one, because a sentence, too, may start with something in angle brackets.
@@ -46,11 +46,11 @@ class Talk:
         return f"talk {self.id}" if self.id else "a talk without id"
 
 
-def read_talks(source: Path, target: Path) -> Iterator[Document]:
+def read_talks(source: Path, target: Path, limit: LineLimit = DEFAULT_LIMIT) -> Iterator[Document]:
     """The talks of two files as documents. Talks are matched by their order, and must then agree."""
     counts = [0, 0]
     alone: Talk | None = None  # the first without a partner
-    for ours, theirs in zip_longest(read_side(source), read_side(target)):
+    for ours, theirs in zip_longest(read_side(source, limit), read_side(target, limit)):
         counts[0] += ours is not None
         counts[1] += theirs is not None
         if ours is None or theirs is None:
@@ -76,14 +76,15 @@ def read_talks(source: Path, target: Path) -> Iterator[Document]:
         )
 
 
-def read_side(path: Path) -> Iterator[Talk]:
+def read_side(path: Path, limit: LineLimit = DEFAULT_LIMIT) -> Iterator[Talk]:
     """The talks of one file, in whichever of the two formats it is written."""
-    return _read_segments(Lines(path)) if _has_segments(path) else _read_tagged(Lines(path))
+    lines = Lines(path, limit)
+    return _read_segments(lines) if _has_segments(lines) else _read_tagged(lines)
 
 
-def _has_segments(path: Path) -> bool:
+def _has_segments(lines: Lines) -> bool:
     """Whether the first thing in the file that can tell belongs to the `.xml` format."""
-    for line in read_lines(path):
+    for line in lines:
         start = line.strip().lower()
         if start.startswith(XML_STARTS) or "<seg" in start:
             return True

@@ -68,7 +68,8 @@ def train(settings: Settings, progress: Progress) -> TrainingState:
         with _locked(settings.training.output_dir) if processes.is_main else nullcontext():
             run = Run.create(settings, store) if processes.is_main else Run(settings.training.output_dir)
             processes.barrier()
-            trainer = Trainer(settings, store, run, processes, progress if processes.is_main else NULL_PROGRESS)
+            with memory_errors("model: does not fit into memory; lower d_model, d_ff or the number of layers"):
+                trainer = Trainer(settings, store, run, processes, progress if processes.is_main else NULL_PROGRESS)
             with _memory_errors(settings):
                 return trainer.train()
 

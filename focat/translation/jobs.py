@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, cast
 import zstandard
 
 from focat._version import __version__
+from focat.corpus.text_files import DEFAULT_LIMIT, LineLimit
 from focat.errors import FocatError
 from focat.files import atomic_file, check_parent_folder, check_partial_file, disk_errors, sha256
 from focat.progress import Progress
@@ -48,6 +49,7 @@ class Job:
     """Source and target language of running text, which is split into sentences."""
     options: OutputOptions = field(default_factory=OutputOptions)
     overwrite: bool = False
+    max_line_bytes: int = DEFAULT_LIMIT.bytes
 
     @property
     def readable_once(self) -> bool:
@@ -63,7 +65,8 @@ class Job:
     def segments(self) -> Iterator[FileSegment]:
         """The segments of the input."""
         name = self.format or format_of(self.input)
-        return read_segments(InputLines(self.input), name, self.options, self.split)
+        limit = LineLimit(self.max_line_bytes, "decoding.max_line_bytes")
+        return read_segments(InputLines(self.input, limit), name, self.options, self.split)
 
     def check(self) -> int | None:
         """Find errors before any work is done; returns the number of sentences, or None if the input is a pipe."""

@@ -323,3 +323,9 @@ class TestInterrupted:
         )
         workdir.translate("-o", "out.txt", "--overwrite")
         assert workdir.read("out.txt") == whole
+
+
+def test_the_longest_line_can_be_set(workdir: Workdir) -> None:
+    output = workdir.translate("decoding.max_line_bytes=16", expect=2)
+    assert output.endswith("in.txt, line 1: is longer than 16 bytes; break it, or raise decoding.max_line_bytes\n")
+    workdir.translate("decoding.max_line_bytes=18")

@@ -15,12 +15,16 @@ from focat.evaluation.suites.formats import own_instances, phenomenon_of, voita_
 from focat.evaluation.suites.instance import Instance, Suite
 from focat.files import digest_of
 
+_MAX_BYTES = 256 << 20  # ten times the largest that is published
+
 
 def read_suite(path: Path, context: ContextFiles | ContextFolder | None = None) -> Suite:
     """Read a suite; `context` is where the context of ContraPro is, which its own file does not hold."""
     try:
         with open_bytes(path) as stream:
-            raw = stream.read()
+            raw = stream.read(_MAX_BYTES + 1)
+        if len(raw) > _MAX_BYTES:
+            raise FocatError(f"{path}: is larger than {_MAX_BYTES >> 20} MiB; split the suite into several files")
         text = raw.decode()
     except UnicodeDecodeError as error:
         raise FocatError(f"{path}: byte {error.start + 1} is not UTF-8; save the file as UTF-8") from None

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from focat.corpus.text_files import Lines, open_bytes
+from focat.corpus.text_files import DEFAULT_LIMIT, LineLimit, Lines, open_bytes
 from focat.errors import FocatError
 
 STDIN = Path("-")
@@ -25,8 +25,8 @@ class InputLines(Lines):
     at a carriage return.
     """
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(Path("standard input") if path == STDIN else path)
+    def __init__(self, path: Path, limit: LineLimit = DEFAULT_LIMIT) -> None:
+        super().__init__(Path("standard input") if path == STDIN else path, limit)
         self._stdin = path == STDIN
 
     def __iter__(self) -> Iterator[str]:
@@ -46,7 +46,7 @@ class InputLines(Lines):
         self.number = 0
         with self._open() as stream:
             try:
-                for raw in stream:
+                for raw in self._raw_lines(stream):
                     any_end |= self.number == 0 and not raw.endswith(b"\n")
                     if not any_end:
                         self.number += 1

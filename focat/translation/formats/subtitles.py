@@ -41,7 +41,7 @@ def srt_segments(lines: InputLines) -> Iterator[FileSegment]:
     between: list[str] = []  # lines that are not part of a cue's text
     body: list[str] = []
     number, start, cues = None, 0, 0  # of the cue whose text is being read
-    for line in lines.with_any_end():
+    for line in _bounded(lines):
         if _is_timing(line, lines):
             text, rest = _without_next_number(body, number, line_follows=True)
             if cues:
@@ -50,10 +50,8 @@ def srt_segments(lines: InputLines) -> Iterator[FileSegment]:
             number = _number(before)
             yield verbatim(lines.number, "".join([*before, line]))
             between, body, start, cues = [], [], lines.number + 1, cues + 1
-        elif cues:
-            body.append(line)
         else:
-            between.append(line)
+            (body if cues else between).append(line)
     if cues:
         text, rest = _without_next_number(body, number)
         yield from _paragraphs(start, text, _srt_unescape, _srt_escape)
@@ -70,7 +68,7 @@ def vtt_segments(lines: InputLines) -> Iterator[FileSegment]:
     between: list[str] = []
     body: list[str] | None = None  # the text of the cue that is being read
     start = 0
-    for line in lines.with_any_end():
+    for line in _bounded(lines):
         if lines.number == 1 and not re.match(r"\ufeff?WEBVTT(?:[ \t\r\n]|$)", line):
             raise lines.error("does not begin with WEBVTT; is this WebVTT? (format names others)")
         timing = _is_timing(line, lines)
@@ -89,6 +87,16 @@ def vtt_segments(lines: InputLines) -> Iterator[FileSegment]:
     if lines.number == 0:
         raise FocatError(f"{lines.path}: is empty; a WebVTT file begins with WEBVTT")
     yield verbatim(lines.number, "".join(between))
+
+
+def _bounded(lines: InputLines) -> Iterator[str]:
+    """The lines; an error if there is more text between two timings than a line may have, since it is in memory."""
+    characters = 0
+    for line in lines.with_any_end():
+        characters = 0 if _TIMING.match(line) else characters + len(line)
+        if characters > lines.limit.bytes:
+            raise lines.error(f"no timing in the last {lines.limit.bytes:,} characters; {lines.limit.remedy}")
+        yield line
 
 
 def _is_timing(line: str, lines: InputLines) -> bool:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from focat.experiments.experiment import Experiment
+from focat.config.data import DataSettings
+from focat.experiments.experiment import Experiment, data_digest
 from focat.experiments.plan import load_plan
 from focat.experiments.results import (
     RESULT_VERSION,
@@ -26,7 +27,7 @@ from focat.experiments.results import (
 )
 from focat.experiments.tasks import SystemTasks, all_tasks
 from focat.progress import NULL_PROGRESS
-from tests.experiments.plans import write_plan
+from tests.experiments.plans import TINY, write_plan
 
 SUITE = {"path": "suite.json"}
 CORPUS = {"format": "text", "source": "test.en", "target": "test.de"}
@@ -191,3 +192,9 @@ def test_another_corpus_is_another_run(folder: Path) -> None:
         assert stale(folder) == {"base": ALL, "focused": ALL}, split
     manifest.unlink()
     assert stale(folder) == {"base": ALL, "focused": ALL}
+
+
+def test_a_store_is_named_after_the_data_and_not_after_its_folder() -> None:
+    data = DataSettings.model_validate(TINY["data"])
+    assert data_digest(data) == data_digest(data.model_copy(update={"store": Path("elsewhere")}))
+    assert data_digest(data) != data_digest(data.model_copy(update={"dev": ()}))

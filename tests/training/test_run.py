@@ -52,6 +52,13 @@ def test_settings_of_a_run_are_those_it_was_trained_with(workspace: Workspace) -
     assert trainer.model.shift == round(Store(workspace.store).average_length)
 
 
+def test_the_average_length_is_rounded_to_the_nearest_shift(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Store, "average_length", 7.6)
+    assert workspace.trainer("model.shift=avg-corpus").model.shift == 8
+
+
 def test_weights_are_the_averaged_else_the_best_else_the_last(workspace: Workspace) -> None:
     run = workspace.trainer().run
     with pytest.raises(FocatError, match="has no checkpoint yet"):

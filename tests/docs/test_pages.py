@@ -24,6 +24,9 @@ SKIPPED = {
     "FOCAT_DEMO=": "needs a whole demo",
     "python -m benchmarks": "measures for minutes",
     'reproduce("demo"': "trains for minutes",
+    "from transformers": "needs the extra `interop`; tests/interop/test_windows.py",
+    "import ctranslate2": "needs the extra `interop`; tests/interop/test_windows.py",
+    "--to ct2": "needs the extra `interop`; tests/interop/test_export.py",
 }
 WITH_CODE = [page for page in PAGES if page.blocks("bash", "console", "python")]
 

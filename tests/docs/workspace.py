@@ -67,7 +67,9 @@ def _train(folder: Path, shell: Shell) -> None:
     (folder / "my.yaml").write_text(json.dumps(tree), encoding="utf-8")  # JSON is YAML
     trains = (f"focat train my.yaml training.output_dir={name} {override}" for name, override in SYSTEMS.items())
     contrasts = (f"focat contrast {name} --suite deixis.json --instances {name}.jsonl" for name in ("base", "focused"))
-    done = shell.run("\n".join(["focat prepare my.yaml", *trains, *contrasts]), folder)
+    marian = "focat train my.yaml training.output_dir=marian windows.before=0 model.sinusoids=marian"
+    export = "focat export marian --to hf -o opus-mt-en-de"
+    done = shell.run("\n".join(["focat prepare my.yaml", *trains, *contrasts, marian, export]), folder)
     assert done.returncode == 0, done.stderr
     for name, system in COPIES.items():
         shutil.copytree(folder / system, folder / name)

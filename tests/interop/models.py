@@ -17,7 +17,7 @@ DOCUMENT = ["Where is the cat?", "It is old.", "Tom sleeps.", "Where is Tom?", "
 
 def random_run(
     folder: Path,
-    seed: int = 1,
+    seed: int = 3,
     beam: int = 1,
     windows: dict[str, Any] | None = None,
     normalisation: dict[str, Any] | None = None,
@@ -44,6 +44,7 @@ def random_run(
             weight += 0.1 * torch.randn_like(weight)
     if "output_bias" in weights:
         weights["output_bias"][SPECIALS + 1 : SPECIALS + 257] -= 10.0
-        weights["output_bias"][[END, SEPARATOR]] += 2.0
+        weights["output_bias"][END] += 2.0
+        weights["output_bias"][SEPARATOR] += 1.5
     save_file(weights, path)
     return run

@@ -142,7 +142,7 @@ def test_transformers_searches_as_focat_does(folder: Path) -> None:
 @pytest.mark.parametrize("to", ["hf", "ct2"])
 def test_sentence_level_models_translate_without_windows(to: Any, tmp_path: Path) -> None:
     model = {"embeddings": "separate", "output_bias": True, **MARIAN}
-    run = random_run(tmp_path, windows={"before": 0}, normalisation={"lowercase": True}, **model)
+    run = random_run(tmp_path, 1, windows={"before": 0}, normalisation={"lowercase": True}, **model)
     assert translate_by_card(run, to)(DOCUMENT) == list(focat.load(run.path, "cpu").translate(DOCUMENT))
 
 

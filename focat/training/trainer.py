@@ -39,6 +39,7 @@ from focat.training.checkpoints import (
     training_tensors,
 )
 from focat.training.distributed import Processes, init_distributed
+from focat.training.initial_weights import load_initial_weights
 from focat.training.logger import TrainLogger, training_line, validation_line
 from focat.training.mixed_precision import MasterWeights
 from focat.training.objective import LossSums
@@ -118,8 +119,7 @@ class Trainer:
         if found:
             load_weights(self.model, found[1])
         elif training.init_from is not None:
-            for name in load_weights(self.model, _weights_folder(training.init_from), may_lack="segment_embedding"):
-                progress.log(f"{training.init_from} has no {name}: it starts from random values")
+            load_initial_weights(self.model, training.init_from, progress)
         self.master_weights = MasterWeights(self.model, self.bfloat16)
         self.parameters = self.master_weights.parameters
         self.optimizer = build_optimizer(training, self.model, self.parameters)
@@ -371,11 +371,6 @@ class Trainer:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-def _weights_folder(path: Path) -> Path:
-    """The folder of weights for a path to a run or to one of its checkpoints."""
-    return path if (path / "weights.safetensors").exists() else Run.open(path).weights_folder()
 
 
 @contextmanager

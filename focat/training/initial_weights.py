@@ -1,0 +1,32 @@
+"""The weights of another run as those that training starts from (`training.init_from`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from focat.corpus.vocabulary import END, SEPARATOR
+from focat.model.transformer import UNUSED_BIAS, Transformer
+from focat.progress import Progress
+from focat.run import Run, load_weights
+
+
+def load_initial_weights(model: Transformer, path: Path, progress: Progress) -> None:
+    """Copy the weights of a run, or of one of its checkpoints, into a model that may have more.
+
+    Segment embeddings that the run does not have start from random values. A model of another toolkit has no `<S>`:
+    imported, it has the embedding of `<E>`, which closes a sentence too, but a bias that keeps it from being predicted.
+    """
+    for name in load_weights(model, _weights_folder(path), may_lack="segment_embedding"):
+        progress.log(f"{path} has no {name}: it starts from random values")
+    bias = model.output_bias
+    if bias is not None and any(model.windows.target) and bias[SEPARATOR] <= UNUSED_BIAS / 2:
+        with torch.no_grad():
+            bias[SEPARATOR] = bias[END]
+        progress.log(f"{path} has no <S>: it starts with the weights of <E>")
+
+
+def _weights_folder(path: Path) -> Path:
+    """The folder of weights for a path to a run or to one of its checkpoints."""
+    return path if (path / "weights.safetensors").exists() else Run.open(path).weights_folder()

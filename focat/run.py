@@ -33,15 +33,8 @@ CHECKSUMS = "checksums.json"  # of the files of a checkpoint
 # Settings that may change when a run is resumed.
 _MAY_CHANGE: Any = {
     "training": {
-        "budget",
-        "compile",
-        "device",
-        "keep_checkpoints",
-        "log_every",
-        "log_samples",
-        "output_dir",
-        "patience",
-        "save_minutes",
+        *("budget", "compile", "device", "keep_checkpoints", "log_every"),
+        *("log_samples", "output_dir", "patience", "save_minutes"),
     },
     "data": True,  # the store's own digest is compared instead
     "decoding": True,
@@ -208,8 +201,7 @@ class Run:
     def _is_new(self, described: str) -> bool:
         """Whether the folder is empty, or holds only what was written before `create` or training was interrupted.
 
-        Args:
-            described: the content of model.json, which is written first.
+        What is written first is model.json, with the content `described`.
         """
         files = {path.name for path in self.path.iterdir()} if self.path.exists() else set()
         if "model.json" in files:
@@ -379,13 +371,8 @@ def _shape(shape: torch.Size | None) -> str:
 
 def _describe(tokenizer: Tokenizer, shift: int | Literal["avg-sequence"], store: str | None) -> ModelInfo:
     """The content of model.json."""
-    return ModelInfo(
-        format=RUN_FORMAT,
-        source_vocabulary=tokenizer.source.size,
-        target_vocabulary=tokenizer.target.size,
-        shift=shift,
-        store=store,
-    )
+    sizes = {"source_vocabulary": tokenizer.source.size, "target_vocabulary": tokenizer.target.size}
+    return ModelInfo(format=RUN_FORMAT, shift=shift, store=store, **sizes)
 
 
 def _resolve_shift(settings: Settings, store: Store) -> int | Literal["avg-sequence"]:

@@ -23,6 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+_LONGEST_ERROR = 1000  # characters of an error that are printed
 _COMMANDS: dict[str, Callable[..., None]] = {
     "demo": experiments.demo_command,
     "config": data.config_command,
@@ -59,10 +60,10 @@ def main() -> None:
     except typer.Exit as done:
         sys.exit(done.exit_code)
     except ParameterError as error:
-        print_line(f"focat: {error.with_name(options.get(error.parameter))}", sys.stderr)
+        _print_error(error.with_name(options.get(error.parameter)))
         sys.exit(2)
     except FocatError as error:
-        print_line(f"focat: {error}", sys.stderr)
+        _print_error(str(error))
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -75,6 +76,13 @@ def main() -> None:
         if not hasattr(error, "format_message"):  # errors of typer about arguments have it
             raise
         _usage_error(error)
+
+
+def _print_error(message: str) -> None:
+    """Print a line about an error; of one that quotes something very long, only the beginning and the end."""
+    if len(message) > _LONGEST_ERROR:
+        message = f"{message[: _LONGEST_ERROR // 2]} … {message[-_LONGEST_ERROR // 2 :]}"
+    print_line(f"focat: {message}", sys.stderr)
 
 
 def _options_of(command: Any, arguments: list[str]) -> dict[str, str]:
@@ -92,7 +100,7 @@ def _usage_error(error: Any) -> NoReturn:
         context = getattr(error, "ctx", None)
         where = "" if context is None else f"; see `{context.command_path} --help`"
         message = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
-        print_line(f"focat: {message}{where}", sys.stderr)
+        _print_error(f"{message}{where}")
     sys.exit(error.exit_code)
 
 

@@ -103,3 +103,11 @@ def test_a_picture_that_exists_is_refused(tmp_path):
     (tmp_path / "f.svg").write_text("mine")
     line = "f.svg: exists; give another file, or overwrite it"
     assert refused(tmp_path, "inspect", "store", "--svg", "f.svg") == line
+
+
+def test_an_error_that_quotes_something_long_is_shortened(tmp_path):
+    (tmp_path / "numbers.txt").write_text("9" * 100_000 + "\n")
+    line = refused(tmp_path, "compare", "numbers.txt", "numbers.txt")
+    assert line.startswith("numbers.txt, line 1: 999")
+    assert line.endswith("999 is not finite")
+    assert 1000 < len(line) < 1010

@@ -194,16 +194,20 @@ def run_outcome(run: Path) -> Outcome:
     last = checkpoints[-1]
     records = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     state = json.loads((last / "state.json").read_text())
-    # Which checkpoint is the last but one depends on the clock; all others are decided by validations.
-    ignored = f"checkpoints/{checkpoints[-2].name}/" if len(checkpoints) > 1 else "-"
+    best = (run / "best").read_text() if (run / "best").exists() else None
+    # Which other checkpoints there are depends on the clock and on signals, too: each of them saves one.
     files = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()}
+    kept = [
+        name for name in files if not name.startswith("checkpoints/") or name.startswith(f"checkpoints/{last.name}/")
+    ]
     return {
         "weights": _tensors(last / "weights.safetensors"),
         "training": _tensors(last / "training.safetensors"),
         "log": [{k: v for k, v in record.items() if k not in _TIMES} for record in records],
         "state": {name: value for name, value in state.items() if name not in _TIMES},
-        "best": (run / "best").read_text() if (run / "best").exists() else None,
-        "files": sorted(name for name in files if not name.startswith(ignored)),
+        "best": best,
+        "best weights": best and _tensors(run / "checkpoints" / best.strip() / "weights.safetensors"),
+        "files": sorted(kept),
         "config.yaml": (run / "config.yaml").read_text().replace(str(run.parent), ""),
         "model.json": (run / "model.json").read_text(),
     }

@@ -311,10 +311,13 @@ def mutate_tree(draw: Random, tree: Any) -> Any:
 
 def mutate_json(draw: Random, data: bytes, indent: int | None = None) -> bytes:
     """A JSON file whose tree or text is changed."""
-    if draw.random() < 0.4:
+    try:
+        tree = json.loads(data)
+    except ValueError:  # an earlier change was to its text
+        tree = None
+    if tree is None or draw.random() < 0.4:
         return mutate_text(draw, data)
-    ascii_only = draw.random() < 0.5
-    changed = json.dumps(mutate_tree(draw, json.loads(data)), indent=indent, ensure_ascii=ascii_only)
+    changed = json.dumps(mutate_tree(draw, tree), indent=indent, ensure_ascii=draw.random() < 0.5)
     data = changed.encode(errors="surrogatepass") + b"\n"
     return mutate_text(draw, data) if draw.random() < 0.2 else data
 

@@ -28,11 +28,14 @@ def import_command(
         str | None,
         typer.Option(metavar="CODE", help="Target language, as de; of a multilingual model, deu for >>deu<<."),
     ] = None,
+    target_sentencepiece: Annotated[
+        Path | None, opt.file("SentencePiece model of the target, for a package that has that of the source alone.")
+    ] = None,
 ) -> None:
     """Make a run from a model of another toolkit, which is not needed for it."""
     from focat.interop.import_model import import_model
 
-    imported = import_model(model, output, source_language, target_language)
+    imported = import_model(model, output, source_language, target_language, target_sentencepiece)
     for note in imported.notes:
         print_line(note)
     print_line(f"next: focat translate {output} FILE")

@@ -18,7 +18,7 @@ from torch import Tensor
 from focat.config import Settings
 from focat.config.data import NormalisationSettings
 from focat.config.loading import validate_tree
-from focat.corpus.tokenizer import ForeignVocabulary, PieceList, Tokenizer
+from focat.corpus.tokenizer import ForeignVocabulary, PieceList, Tokenizer, read_sentencepiece
 from focat.corpus.vocabulary import SPECIALS
 from focat.errors import FocatError, ParameterError
 from focat.files import atomic_folder, disk_errors
@@ -43,7 +43,11 @@ class ImportedRun:
 
 
 def import_model(
-    model: Path, output: Path, source_language: str | None = None, target_language: str | None = None
+    model: Path,
+    output: Path,
+    source_language: str | None = None,
+    target_language: str | None = None,
+    target_sentencepiece: Path | None = None,
 ) -> ImportedRun:
     """Make a run from a model of another toolkit.
 
@@ -52,6 +56,7 @@ def import_model(
         output: folder of the run; it must not exist, or be empty.
         source_language, target_language: as in `data.source_language`; needed where the model does not say them. For a
             multilingual model, the target language is that of its token: `deu` for `>>deu<<`.
+        target_sentencepiece: the SentencePiece model of the target, for packages that have that of the source alone.
 
     Raises:
         FocatError: the model is incomplete or damaged, or focat's Transformer cannot compute what it computes. Nothing
@@ -60,6 +65,9 @@ def import_model(
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
         raise FocatError(f"{output}: exists; give another folder for the run")
     foreign = _read(model)
+    if target_sentencepiece is not None:
+        splitter = read_sentencepiece(target_sentencepiece)
+        foreign = replace(foreign, target=replace(foreign.target, sentencepiece=splitter))
     if foreign.source.pieces == foreign.target.pieces:
         foreign = replace(foreign, source=replace(foreign.source, start=foreign.target.start))
     prefix = _language_token(foreign, target_language)
@@ -77,7 +85,7 @@ def import_model(
         # a checkpoint like any other: averaging needs one that was validated
         state = TrainingState(validations=[(0, 0.0)], finished=True)
         save_checkpoint(run, state, weights, {}, keep=1)
-    return ImportedRun(Run.open(output), foreign.notes)
+    return ImportedRun(Run.open(output), (*foreign.notes, *_unknown_pieces(foreign)))
 
 
 def _read(model: Path) -> ForeignModel:
@@ -100,6 +108,19 @@ def _read(model: Path) -> ForeignModel:
     raise FocatError(
         f"{model}: holds no model that focat imports: a Hugging Face folder (config.json), a folder of CTranslate2 "
         "(model.bin), an .argosmodel, or Marian's .npz"
+    )
+
+
+def _unknown_pieces(foreign: ForeignModel) -> tuple[str, ...]:
+    """A note if the SentencePiece model of the target does not know the pieces that the model decodes."""
+    processor = sentencepiece.SentencePieceProcessor(model_proto=foreign.target.sentencepiece)
+    splits = {processor.id_to_piece(id) for id in range(processor.get_piece_size())}
+    known = sum(piece in splits for piece in foreign.target.pieces)
+    if foreign.source.sentencepiece != foreign.target.sentencepiece or known > 0.9 * len(foreign.target.pieces):
+        return ()
+    return (
+        f"{foreign.path}: has a SentencePiece model of the source alone; translations are as they should be, but to "
+        "score or train, import it again with target_sentencepiece, the target.spm of the model it was made from",
     )
 
 

@@ -19,7 +19,7 @@ from focat.decoding.engine import Engine
 from focat.decoding.requests import Request
 from focat.interop.foreign_model import sinusoid_table
 from focat.interop.import_model import import_model
-from focat.run import TrainedSystem, load_system
+from focat.run import Run, TrainedSystem, load_system
 from focat.windows.builder import pad_windows
 from tests.interop.marian_models import random_marian, save_ctranslate2, save_npz, sentences, splitter, their_ids
 
@@ -161,7 +161,8 @@ def test_argos_is_ctranslate2_in_a_zip_file(marian: tuple[Any, Path], tmp_path: 
         archive.writestr("../outside.txt", "not to be written")
         archive.writestr("/tmp/outside/config.json", "nor this")
     import_model(folder, tmp_path / "from-folder", **LANGUAGES)
-    import_model(package, tmp_path / "run")
+    imported = import_model(package, tmp_path / "run")
+    assert "SentencePiece model of the source alone" in imported.notes[0]
     assert not list(tmp_path.parent.glob("outside*"))
     weights = [
         (tmp_path / run / "checkpoints/0000000/weights.safetensors").read_bytes() for run in ("from-folder", "run")
@@ -169,3 +170,8 @@ def test_argos_is_ctranslate2_in_a_zip_file(marian: tuple[Any, Path], tmp_path: 
     assert weights[0] == weights[1]
     data = load_system(tmp_path / "run", "cpu").settings.data
     assert (data.source_language, data.target_language) == ("en", "de")
+    whole = import_model(package, tmp_path / "whole", target_sentencepiece=folder / "target.spm")
+    assert not whole.notes
+    tokenizers = [Run.open(tmp_path / name).tokenizer for name in ("from-folder", "whole")]
+    assert tokenizers[0].source == tokenizers[1].source
+    assert tokenizers[0].target == tokenizers[1].target

@@ -20,7 +20,7 @@ def random_run(
     seed: int = 3,
     beam: int = 1,
     windows: dict[str, Any] | None = None,
-    normalisation: dict[str, Any] | None = None,
+    data: dict[str, Any] | None = None,
     **model: Any,
 ) -> Run:
     """A run, of windows of three sentences unless told otherwise, whose weights, biases included, are all random.
@@ -35,7 +35,7 @@ def random_run(
         model={**sizes, **model},
         decoding={"beam": beam, "max_length_ratio": 5.0, "max_length_offset": 50},
         windows={"before": 2, "max_tokens": 512, **(windows or {})},
-        **({"data": {"normalisation": normalisation}} if normalisation else {}),
+        data=data or {},
     )
     path = run.weights_folder() / "weights.safetensors"
     weights = {name: weight.clone() for name, weight in load_file(path).items()}

@@ -67,9 +67,24 @@ def logits_of(run: Run) -> list[Tensor]:
         ("M2M100ForConditionalGeneration", {**M2M100, "embeddings": "separate"}),
     ],
 )
-@torch.no_grad()
 def test_transformers_computes_the_same_logits(name: str, settings: dict[str, Any], folder: Path) -> None:
-    run = random_run(folder, **settings)
+    assert_same_logits(random_run(folder, **settings), name)
+
+
+@pytest.mark.skipif(transformers.__version__ < "5", reason="transformers 4 gives both vocabularies one size")
+def test_transformers_computes_the_same_logits_with_two_vocabularies(tmp_path: Path) -> None:
+    two = {"tokenizer": {"joint": False, "vocabulary": 3000}}  # more than the corpus can fill, on either side
+    run = random_run(tmp_path, data=two, **MARIAN)
+    assert run.tokenizer.source.size != run.tokenizer.target.size
+    assert_same_logits(run, "MarianMTModel")
+    pre_norm = random_run(tmp_path, data=two, **{**M2M100, "embeddings": "tied"})
+    with pytest.raises(FocatError, match=r"data.tokenizer.joint = false: M2M100's class"):
+        export_run(pre_norm, "hf", tmp_path / "exported")
+
+
+@torch.no_grad()
+def assert_same_logits(run: Run, name: str) -> None:
+    """Export a run, and compare the logits of the model that transformers loads."""
     exported = run.path / "hf"
     export_run(run, "hf", exported)
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(exported).eval()
@@ -142,7 +157,7 @@ def test_transformers_searches_as_focat_does(folder: Path) -> None:
 @pytest.mark.parametrize("to", ["hf", "ct2"])
 def test_sentence_level_models_translate_without_windows(to: Any, tmp_path: Path) -> None:
     model = {"embeddings": "separate", "output_bias": True, **MARIAN}
-    run = random_run(tmp_path, 1, windows={"before": 0}, normalisation={"lowercase": True}, **model)
+    run = random_run(tmp_path, 1, windows={"before": 0}, data={"normalisation": {"lowercase": True}}, **model)
     assert translate_by_card(run, to)(DOCUMENT) == list(focat.load(run.path, "cpu").translate(DOCUMENT))
 
 

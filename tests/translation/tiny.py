@@ -29,7 +29,8 @@ _TREE: dict[str, dict[str, Any]] = {
 def tiny_run(folder: Path, seed: int = 1, vocabulary: int = 400, **sections: dict[str, Any]) -> Run:
     """A run with random weights; the store is made once for all."""
     tree = {name: {**_TREE.get(name, {}), **sections.get(name, {})} for name in {*_TREE, *sections}}
-    tree["data"] |= {"store": str(folder / f"store-{vocabulary}"), "tokenizer": {"vocabulary": vocabulary}}
+    tokenizer = {"vocabulary": vocabulary, **sections.get("data", {}).get("tokenizer", {})}
+    tree["data"] |= {"store": str(folder / f"store-{vocabulary}"), "tokenizer": tokenizer}
     number = len(list(folder.glob("run-*")))
     tree["training"] = {"output_dir": str(folder / f"run-{number}"), "device": "cpu", **sections.get("training", {})}
     settings = Settings.model_validate(tree)

@@ -10,7 +10,17 @@ import re
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictBool, StrictInt, ValidationError, computed_field
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StrictBool,
+    StrictInt,
+    ValidationError,
+    computed_field,
+    field_validator,
+)
 
 from focat.choices import Correction, ScoringRule
 from focat.errors import FocatError
@@ -163,6 +173,13 @@ class EvaluationFigure(JsonResult):
     signature: str
     statistics: list[list[int | float]]
     """(lines, statistics of the metric)."""
+
+    @field_validator("statistics")
+    @classmethod
+    def _equally_many(cls, statistics: list[list[int | float]]) -> list[list[int | float]]:
+        if len({len(line) for line in statistics}) > 1:
+            raise ValueError("lines have different numbers of statistics")
+        return statistics
 
 
 class ReferenceResult(JsonResult):

@@ -8,6 +8,7 @@ import pytest
 from focat.analysis.results import CorpusLosses, Stack
 from focat.errors import FocatError
 from focat.evaluation.results import (
+    EvaluationFigure,
     EvaluationResults,
     Finding,
     InstanceResult,
@@ -55,3 +56,9 @@ def test_stars_are_those_of_the_corrected_p_value():
 def test_an_incomplete_result_is_one_line():
     with pytest.raises(FocatError, match=r"^x.json: .*complete.*\(`system`: Field required"):
         validated_result(EvaluationResults, {"kind": "focat evaluation", "focat": "1"}, "x.json", "focat evaluate")
+
+
+def test_statistics_of_unequal_lengths_are_refused():
+    figure = {"name": "BLEU", "metric": "BLEU", "level": "sentence", "score": 1.0, "interval": [0, 2], "signature": ""}
+    with pytest.raises(FocatError, match=r"`statistics`: .*lines have different numbers of statistics"):
+        validated_result(EvaluationFigure, {**figure, "statistics": [[1, 2], [1]]}, "x.json", "focat evaluate")

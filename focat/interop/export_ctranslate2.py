@@ -15,14 +15,11 @@ from torch import Tensor, nn
 
 from focat.corpus.tokenizer import Tokenizer
 from focat.errors import FocatError
-from focat.interop.tokens import END_NAME, START_NAME, never_decoded, token_names, unknown_name
+from focat.interop.tokens import END_NAME, START_NAME, WINDOWS_KEY, never_decoded, token_names, unknown_name
 from focat.model.attention import CrossAttention, SelfAttention
 from focat.model.layers import DecoderLayer, EncoderLayer, FeedForward
 from focat.model.positions import sinusoids
-from focat.model.transformer import Transformer
-
-# Logits of special tokens that no translation has get this bias, so that they are never decoded; within float16.
-_NEVER = -1e4
+from focat.model.transformer import UNUSED_BIAS, Transformer
 
 
 def write_ctranslate2(
@@ -59,7 +56,7 @@ def write_ctranslate2(
         _set_norm(spec.encoder.layer_norm, model.encoder_norm)
         _set_norm(spec.decoder.layer_norm, model.decoder_norm)
     bias = torch.zeros(len(model.output_weight)) if model.output_bias is None else model.output_bias.detach().clone()
-    bias[never_decoded(model.windows)] = _NEVER
+    bias[never_decoded(model.windows)] = UNUSED_BIAS  # so that they are never decoded
     spec.decoder.projection.weight, spec.decoder.projection.bias = _array(model.output_weight), _array(bias)
 
     names = [token_names(vocabulary) for vocabulary in (tokenizer.source, tokenizer.target)]
@@ -68,6 +65,7 @@ def write_ctranslate2(
     spec.config.unk_token, spec.config.eos_token = unknown_name(tokenizer.target), END_NAME
     spec.config.bos_token = spec.config.decoder_start_token = START_NAME
     spec.config.add_source_eos = True
+    spec.config.add_attribute(WINDOWS_KEY, model.windows.model_dump())
     spec.validate()
     spec.optimize(quantization=None if quantization == "float32" else quantization)
     spec.save(str(folder))

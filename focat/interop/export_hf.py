@@ -25,6 +25,7 @@ from focat.interop.tokens import (
     PAD_NAME,
     SEPARATOR_NAME,
     START_NAME,
+    WINDOWS_KEY,
     never_decoded,
     one_vocabulary,
     token_names,
@@ -177,6 +178,7 @@ def _config(model: Transformer, name: HfClass, source: int, target: int, positio
         "bos_token_id": None,
         "forced_eos_token_id": None,
         "dtype": "float32",
+        WINDOWS_KEY: model.windows.model_dump(),
     }
     if name == "MarianMTModel":
         shared = settings.embeddings == "shared"

@@ -21,11 +21,12 @@ from focat.config.loading import validate_tree
 from focat.corpus.tokenizer import ForeignVocabulary, PieceList, Tokenizer, read_sentencepiece
 from focat.corpus.vocabulary import SPECIALS
 from focat.errors import FocatError, ParameterError
-from focat.files import atomic_folder, disk_errors
+from focat.files import atomic_folder, disk_errors, read_json_object
 from focat.interop.foreign_model import ForeignModel, ForeignTokens
 from focat.interop.import_ctranslate2 import read_argos, read_ctranslate2
 from focat.interop.import_hf import read_hf
 from focat.interop.import_marian import read_marian
+from focat.interop.tokens import WINDOWS_KEY
 from focat.model.transformer import UNUSED_BIAS, Transformer
 from focat.run import Run
 from focat.training.checkpoints import TrainingState, save_checkpoint
@@ -228,12 +229,19 @@ def _settings(
             "target_language": languages[1],
             "tokenizer": {"joint": joint},
         },
-        "windows": {"before": 0, "max_tokens": foreign.max_tokens},
+        "windows": _windows(foreign),
         "model": foreign.settings | {"embeddings": embeddings, "output_bias": bias},
         "training": {"output_dir": output},
         "decoding": foreign.decoding,
     }
     return validate_tree(Settings, tree, str(foreign.path))
+
+
+def _windows(foreign: ForeignModel) -> Any:
+    """Those of the run that `focat export` wrote the model from, else single sentences."""
+    config = foreign.path.parent / "config.json"
+    noted = read_json_object(config, "get the model again").get(WINDOWS_KEY) if config.exists() else None
+    return noted or {"before": 0, "max_tokens": foreign.max_tokens}
 
 
 def _tokenizer(foreign: ForeignModel, source: _Order, target: _Order, prefix: str | None) -> Tokenizer:

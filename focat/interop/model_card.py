@@ -77,7 +77,8 @@ def _code(run: Run, to: ExportFormat, longest: int) -> str:
     windows = run.settings.windows
     if windows.after:
         return "`focat translate` does this for the run that this model was exported from."
-    code = f"```python\n{snippet(run.settings, to, longest, source_prefix(run.tokenizer))}```"
+    python = snippet(run.settings, to, longest, source_prefix(run.tokenizer))
+    code = f"`FOLDER` is the folder of this file.\n\n```python\n{python}```"
     if windows.size == 1:
         return code
     return code + (
@@ -89,9 +90,12 @@ def _code(run: Run, to: ExportFormat, longest: int) -> str:
 def _data(settings: Settings) -> str:
     lines = []
     for corpus in settings.data.train:
-        named = [value.name for value in corpus.__dict__.values() if isinstance(value, Path)]
-        lines.append(f"- {' and '.join(named) or 'no files'} (format `{corpus.format}`)")
-    return "\n".join(lines) or "Not recorded."
+        named = [f"`{value.name}`" for value in corpus.__dict__.values() if isinstance(value, Path)]
+        lines.append(f"- {' and '.join(named)} (format `{corpus.format}`)" if named else "- the corpus focat generates")
+    start = settings.training.init_from
+    if start is not None:
+        lines.append(f"- before that, the corpora of the model that training started from: `{start.name}`")
+    return "\n".join(lines) or "Not recorded: the model was imported into focat."
 
 
 def _figures(results: Sequence[Path]) -> str:

@@ -119,7 +119,7 @@ def snippet(settings: Settings, to: ExportFormat, longest: int, prefix: str = ""
         template.render(
             windows=windows.size > 1,
             before=windows.before,
-            target_first="first " if windows.target[0] == windows.before else f"max(0, i - {windows.target[0]}) ",
+            target_first="first" if windows.target[0] == windows.before else f"max(0, i - {windows.target[0]}) ",
             beam=settings.decoding.beam,
             length_penalty=settings.decoding.length_penalty,
             longest=longest,

@@ -1,4 +1,4 @@
-"""Names of tokens in exported vocabularies."""
+"""Names of tokens in exported vocabularies, and what else `focat import` knows exported models by."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from focat.corpus.tokenizer import ForeignVocabulary, Tokenizer, Vocabulary
 from focat.corpus.vocabulary import END, PAD, SEPARATOR, SPECIALS, START
 
 PAD_NAME, START_NAME, END_NAME, SEPARATOR_NAME = "<pad>", "<B>", "</s>", "<S>"
+WINDOWS_KEY = "focat_windows"  # in config.json of exported models: `WindowSettings`, which no other toolkit has
 _SPECIAL_NAMES = {PAD: PAD_NAME, START: START_NAME, END: END_NAME, SEPARATOR: SEPARATOR_NAME}
 
 

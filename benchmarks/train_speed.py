@@ -92,13 +92,20 @@ def _measure(system: str, options: argparse.Namespace) -> Figures:
             {
                 "data": {"store": options.store},
                 "windows": {"before": options.before},
-                "model": {"preset": options.preset, "embeddings": "shared", "shift": "avg-corpus"},
+                "model": {
+                    "preset": options.preset,
+                    "embeddings": "shared",
+                    "shift": "avg-corpus",
+                    "attention": options.attention,
+                },
                 "objective": {"discount": 0.01, "chunk_tokens": options.chunk_tokens},
                 "training": {
                     "output_dir": folder + "/run",
                     "batch_tokens": options.batch_tokens,
                     "gradient_accumulation": options.gradient_accumulation,
                     "device": options.device,
+                    "optimizer": options.optimizer,
+                    "packing": options.packing if system == "focat" else "never",
                 },
             }
         )
@@ -227,6 +234,9 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--before", type=int, default=3)
     parser.add_argument("--batch-tokens", type=int, default=2048)
     parser.add_argument("--gradient-accumulation", type=int, default=1)
+    parser.add_argument("--packing", default="auto", help="of focat; the others are padded")
+    parser.add_argument("--optimizer", default="adam", help="of focat; the others have Adam")
+    parser.add_argument("--attention", default="full", help="of focat; the others have full attention")
     parser.add_argument("--chunk-tokens", type=int, default=16384)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--warmup", type=float, default=5)

@@ -262,6 +262,9 @@ class TrainingSettings(SettingsSection):
     """`auto` is bfloat16 on GPUs that have it, float32 elsewhere."""
     compile: Literal["auto", "always", "never"] = "auto"
     """Compile the layers; `auto` does on GPUs."""
+    packing: Literal["auto", "always", "never"] = "auto"
+    """Put the windows of a batch one behind the other instead of padding them to one length, and draw them in random
+    order instead of by length; `auto` does on GPUs. Decided when training starts."""
     device: str = "auto"
     """`auto` takes a GPU if there is one; or `cpu`, `cuda`, `cuda:1`."""
     validate_every: PositiveInt | None = None

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from focat.model.packed_attention import PackedMask, packed_attention
 from focat.model.positions import RotaryAngles, apply_rope
 
 # cuDNN's kernels are planned anew for every shape, which takes longer than they save where windows differ in length.
@@ -90,7 +91,7 @@ class SelfAttention(nn.Module):
     def forward(
         self,
         x: Tensor,
-        mask: Tensor | None,
+        mask: Tensor | PackedMask | None,
         rope: RotaryAngles | None,
         cache: LayerKV | None = None,
         weights_out: WeightsOut | None = None,
@@ -100,7 +101,7 @@ class SelfAttention(nn.Module):
 
         Args:
             x: (windows, length, width).
-            mask: True where a query sees a key; None for causal attention.
+            mask: True where a query sees a key; None for causal attention. Or the mask of packed windows.
             rope: angles by which queries and keys are rotated.
             cache: keys and values of earlier tokens; those of x are added to it.
             weights_out: if given, the attention weights are appended to it.
@@ -109,9 +110,15 @@ class SelfAttention(nn.Module):
         Returns:
             (windows, length, width), or (windows, 1, width) with `last_only`.
         """
-        queries, keys, values = split_heads(self.qkv_proj(x), self.heads, 3)
+        qkv = self.qkv_proj(x)
+        queries, keys, values = split_heads(qkv, self.heads, 3)
         if rope is not None:
             queries, keys = apply_rope(queries, rope), apply_rope(keys, rope)
+        if isinstance(mask, PackedMask):
+            if rope is not None:
+                qkv = torch.stack((queries, keys, values)).permute(1, 3, 0, 2, 4)  # (1, tokens, 3, heads, head width)
+            packed: Tensor = self.out_proj(packed_attention(_packed_heads(qkv, self.heads, 3), mask).flatten(1)[None])
+            return packed
         if cache is not None:
             keys, values = cache.append(keys, values)
         if last_only:
@@ -139,6 +146,12 @@ class CrossAttention(nn.Module):
         keys, values = split_heads(self.kv_proj(encoded), self.heads, 2)
         return keys, values
 
+    def packed(self, x: Tensor, encoded: Tensor, mask: PackedMask) -> Tensor:
+        """Attend from packed windows x, (1, length, width), to the encoded sources; the output has the shape of x."""
+        queries, kv = _packed_heads(self.q_proj(x), self.heads, 1), _packed_heads(self.kv_proj(encoded), self.heads, 2)
+        output: Tensor = self.out_proj(packed_attention(queries, mask, kv).flatten(1)[None])
+        return output
+
     def forward(
         self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor, weights_out: WeightsOut | None = None
     ) -> Tensor:
@@ -153,6 +166,11 @@ def split_heads(x: Tensor, heads: int, parts: int) -> tuple[Tensor, ...]:
     """(windows, length, parts · width) → as many tensors (windows, heads, length, head width)."""
     windows, length, width = x.shape
     return x.view(windows, length, parts, heads, width // (parts * heads)).permute(2, 0, 3, 1, 4).unbind(0)
+
+
+def _packed_heads(x: Tensor, heads: int, parts: int) -> Tensor:
+    """(1, tokens, parts · width) → (tokens, parts, heads, head width)."""
+    return x.reshape(x.shape[1], parts, heads, -1)
 
 
 def join_heads(x: Tensor, output: nn.Linear) -> Tensor:

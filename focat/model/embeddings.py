@@ -20,9 +20,10 @@ from focat.model.positions import sinusoids
 def distance_index(segments: Tensor, current: Tensor, before: int, after: int) -> Tensor:
     """1 for the current sentence, 2 for the previous one, up to before + 1; then before + 1 + d for the d-th after it.
 
-    0 is for padding. A sentence outside the window, which only a runaway hypothesis has, counts as the last inside it.
+    Both arguments are segments: of the tokens, and of the current sentence of each token's window. 0 is for
+    padding. A sentence outside the window, which only a runaway hypothesis has, counts as the last inside it.
     """
-    distance = (current[:, None] - segments).clamp(-after, before)  # (windows, length)
+    distance = (current - segments).clamp(-after, before)  # (windows, length)
     index = torch.where(distance >= 0, distance + 1, before + 1 - distance)
     return index.masked_fill(segments < 0, 0)
 
@@ -50,5 +51,5 @@ class SegmentEmbedding(nn.Module):
             self.register_buffer("table", table.index_fill(0, torch.tensor([0]), 0.0), persistent=False)
 
     def forward(self, segments: Tensor, current: Tensor) -> Tensor:
-        """The embedding of each token, (windows, length, width), from segments (windows, length) of one side."""
+        """The embedding of each token, (windows, length, width), from segments of tokens and current sentences."""
         return F.embedding(distance_index(segments, current, self.before, self.after), self.table, padding_idx=0)

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from focat.corpus.vocabulary import PAD, SEPARATOR
 from focat.model.attention import LayerKV
 from focat.model.masks import causal_mask_with_padding
-from focat.windows.batch import PaddedSequences
+from focat.windows.batch import PaddedSequences, Sequences
 
 CAPACITY_STEP = 64  # tokens of each hypothesis by which the cache grows
 
@@ -27,7 +27,7 @@ class EncoderOutput:
     """Encoded windows."""
 
     hidden: Tensor  # (windows, source length, width)
-    source: PaddedSequences
+    source: Sequences
     shift: Tensor  # (windows,) segment shift of each window, for both sides
 
     def select(self, rows: Tensor) -> EncoderOutput:

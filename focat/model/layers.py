@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from focat.config.schema import ModelSettings
 from focat.model.attention import CrossAttention, LayerKV, SelfAttention, WeightsOut, init_blocks
+from focat.model.packed_attention import PackedMask
 from focat.model.positions import RotaryAngles
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
@@ -77,7 +78,11 @@ class EncoderLayer(nn.Module):
         self.feedforward_residual = Residual(settings)
 
     def forward(
-        self, x: Tensor, mask: Tensor, rope: RotaryAngles | None = None, weights_out: WeightsOut | None = None
+        self,
+        x: Tensor,
+        mask: Tensor | PackedMask,
+        rope: RotaryAngles | None = None,
+        weights_out: WeightsOut | None = None,
     ) -> Tensor:
         """Encode x, (windows, source length, width); the output has the same shape."""
         residual = self.self_attention_residual
@@ -102,8 +107,8 @@ class DecoderLayer(nn.Module):
         self,
         x: Tensor,
         encoded: Tensor,
-        mask: Tensor | None,
-        cross_mask: Tensor,
+        mask: Tensor | PackedMask | None,
+        cross_mask: Tensor | PackedMask,
         rope: RotaryAngles | None = None,
         weights_out: WeightsOut | None = None,
         cross_weights_out: WeightsOut | None = None,
@@ -114,6 +119,10 @@ class DecoderLayer(nn.Module):
         """
         residual = self.self_attention_residual
         x = residual.post(x, self.self_attention(residual.pre(x), mask, rope, weights_out=weights_out))
+        if isinstance(cross_mask, PackedMask):
+            residual = self.cross_attention_residual
+            x = residual.post(x, self.cross_attention.packed(residual.pre(x), encoded, cross_mask))
+            return self._feedforward(x)
         keys, values = self.cross_attention.project_kv(encoded)
         return self._after_self_attention(x, keys, values, cross_mask, cross_weights_out)
 
@@ -143,5 +152,8 @@ class DecoderLayer(nn.Module):
     ) -> Tensor:
         residual = self.cross_attention_residual
         x = residual.post(x, self.cross_attention(residual.pre(x), keys, values, mask, weights_out=weights_out))
+        return self._feedforward(x)
+
+    def _feedforward(self, x: Tensor) -> Tensor:
         residual = self.feedforward_residual
         return residual.post(x, self.feedforward(residual.pre(x)))

@@ -12,16 +12,21 @@ from torch import Tensor
 from focat.config.schema import ModelSettings
 from focat.corpus.vocabulary import SEPARATOR
 from focat.errors import FocatError
+from focat.model.packed_attention import PackedMask
+from focat.windows.batch import PackedSequences, Sequences
 
 
-def opened_segments(tokens: Tensor) -> Tensor:
+def opened_segments(target_input: Sequences) -> Tensor:
     """The sentence that each token of the decoder's input helps to produce: the separators up to and including it.
 
     A separator closes a sentence for positions and embeddings, but the word predicted where it is read is the first of
     the next sentence. Kept inside "its own" sentence by the segment of the input, that word would see the previous
     sentence alone; so, for masks, a separator opens a sentence just as the start symbol does. It needs no look-ahead.
     """
-    return (tokens == SEPARATOR).cumsum(-1)  # (windows, length)
+    opened = (target_input.tokens == SEPARATOR).cumsum(-1)  # (windows, length)
+    if isinstance(target_input, PackedSequences):  # one row: what earlier windows opened does not count
+        return opened - opened[0, target_input.bounds.long().clamp(max=opened.shape[1] - 1)][target_input.window]
+    return opened
 
 
 def padding_mask(real: Tensor) -> Tensor:
@@ -64,6 +69,27 @@ def group_masks(own: Tensor, visible: Tensor, layers: int, global_layers: tuple[
     return [visible if layer in global_layers else own for layer in range(layers)]
 
 
+def packed_masks(
+    settings: ModelSettings,
+    layers: int,
+    queries: PackedSequences,
+    keys: PackedSequences,
+    query_sentence: Tensor,
+    key_sentence: Tensor,
+    causal: bool = False,
+) -> list[PackedMask]:
+    """`layer_masks` of packed windows. Sentences are (1, queries) and (1, keys); each query's has a key."""
+    local_heads = [0] * layers
+    if settings.attention == "long-short":
+        local_heads = [settings.local_heads or settings.heads // 2] * layers
+    elif settings.attention == "group":
+        local_heads = [0 if layer in global_layers(settings, layers) else settings.heads for layer in range(layers)]
+    sentences = query_sentence[0].int(), key_sentence[0].int()
+    return [
+        PackedMask(queries.bounds, keys.bounds, *sentences, queries.longest, causal, local) for local in local_heads
+    ]
+
+
 def layer_masks(
     settings: ModelSettings, layers: int, query_sentence: Tensor, key_sentence: Tensor, visible: Tensor
 ) -> list[Tensor]:
@@ -77,8 +103,12 @@ def layer_masks(
     if settings.attention == "long-short":
         local_heads = settings.local_heads or settings.heads // 2
         return [long_short_mask(own, visible, settings.heads, local_heads)] * layers
-    top_two = tuple(range(max(layers - 2, 0), layers))
-    return group_masks(own, visible, layers, top_two if settings.global_layers is None else settings.global_layers)
+    return group_masks(own, visible, layers, global_layers(settings, layers))
+
+
+def global_layers(settings: ModelSettings, layers: int) -> tuple[int, ...]:
+    """Layers of a stack with group attention that see the whole window: by default the top two."""
+    return tuple(range(max(layers - 2, 0), layers)) if settings.global_layers is None else settings.global_layers
 
 
 def check_global_layers(settings: ModelSettings) -> None:

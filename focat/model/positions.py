@@ -13,7 +13,7 @@ from torch import Tensor
 
 from focat.choices import Sinusoids
 from focat.config.schema import WindowSettings
-from focat.windows.batch import PaddedSequences
+from focat.windows.batch import PackedSequences, Sequences
 
 RotaryAngles = tuple[Tensor, Tensor]  # cosine and sine, (windows, 1, length, head width / 2) each
 
@@ -29,13 +29,25 @@ def shifted_positions(segments: Tensor, shift: Tensor) -> Tensor:
     return index.clamp(min=0) + segments.clamp(min=0) * shift[:, None]
 
 
-def sequence_shift(source: PaddedSequences) -> Tensor:
+def positions_of(sequences: Sequences, shift: Tensor) -> Tensor:
+    """The shifted position of every token of one side of a batch, in the shape of its tokens; shift is (windows,)."""
+    if isinstance(sequences, PackedSequences):
+        return sequences.index + sequences.segments.clamp(min=0) * shift[sequences.window]
+    return shifted_positions(sequences.segments, shift)
+
+
+def sequence_shift(source: Sequences) -> Tensor:
     """`avg-sequence`: the mean length of a window's source sentences, rounded up.
 
     Separators and `<E>` are counted; the target uses its source's value.
     """
-    tokens = (source.segments >= 0).sum(-1)  # (windows,)
-    sentences = source.segments.amax(-1) + 1  # (windows,)
+    if isinstance(source, PackedSequences):
+        tokens = source.bounds.diff().long()  # (windows,)
+        last = (source.bounds[1:].long() - 1).clamp(min=0)
+        sentences = (source.segments[0, last] + 1).clamp(min=1)  # (windows,); padding has none
+    else:
+        tokens = (source.segments >= 0).sum(-1)
+        sentences = source.segments.amax(-1) + 1
     return (tokens + sentences - 1) // sentences
 
 

@@ -6,6 +6,7 @@ Teacher forcing (`forward`) and step-by-step decoding (`init_cache`, `decode_ste
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, cast
 
@@ -20,16 +21,25 @@ from focat.model.attention import WeightsOut
 from focat.model.embeddings import SegmentEmbedding
 from focat.model.kv_cache import CAPACITY_STEP, EncoderOutput, TreeKVCache
 from focat.model.layers import DecoderLayer, EncoderLayer
-from focat.model.masks import causal_mask, check_global_layers, layer_masks, opened_segments, padding_mask
+from focat.model.masks import (
+    causal_mask,
+    check_global_layers,
+    layer_masks,
+    opened_segments,
+    packed_masks,
+    padding_mask,
+)
+from focat.model.packed_attention import PackedMask
 from focat.model.positions import (
     RotaryAngles,
     furthest_position,
+    positions_of,
     rope_angles,
     sequence_shift,
     shifted_positions,
     sinusoids,
 )
-from focat.windows.batch import PaddedSequences
+from focat.windows.batch import PackedSequences, PaddedSequences, Sequences
 from focat.windows.segments import decoder_input, segments_of
 
 # Bias of the logit of a special token that an imported model does not have, so that it is never predicted: far below
@@ -105,11 +115,15 @@ class Transformer(nn.Module):
         """Logits over the target vocabulary, (…, target vocabulary)."""
         return F.linear(hidden, self.output_weight, self.output_bias)
 
-    def forward(self, source: PaddedSequences, target: PaddedSequences) -> Tensor:
-        """Teacher forcing: the representation that predicts each token of `target`, (windows, target length, width)."""
-        return self.decode(self.encode(source), decoder_input(target))
+    def forward(self, source: Sequences, target: Sequences) -> Tensor:
+        """Teacher forcing: the representation that predicts each token of `target`, (windows, target length, width).
 
-    def encode(self, source: PaddedSequences, weights_out: WeightsOut | None = None) -> EncoderOutput:
+        Both sides are padded, or both are packed.
+        """
+        encoded = self.encode(source)
+        return self.decode(encoded, decoder_input(target))
+
+    def encode(self, source: Sequences, weights_out: WeightsOut | None = None) -> EncoderOutput:
         """Encode the source windows.
 
         Args:
@@ -119,10 +133,14 @@ class Transformer(nn.Module):
         constant = None if self.shift == "avg-sequence" else torch.full_like(source.current, self.shift)
         shift = sequence_shift(source) if constant is None else constant  # (windows,)
         table = self.target_embedding if self.source_embedding is None else self.source_embedding
-        positions = shifted_positions(source.segments, shift)  # (windows, source length)
+        positions = positions_of(source, shift)  # (windows, source length)
         embedded = self._embed(self._word_dropout(source), positions, table, self.source_positions)
-        visible = padding_mask(source.segments >= 0)
-        masks = layer_masks(self.settings, len(self.encoder), source.segments, source.segments, visible)
+        masks: Sequence[Tensor | PackedMask]
+        if isinstance(source, PackedSequences):
+            masks = packed_masks(self.settings, len(self.encoder), source, source, source.segments, source.segments)
+        else:
+            visible = padding_mask(source.segments >= 0)
+            masks = layer_masks(self.settings, len(self.encoder), source.segments, source.segments, visible)
         x = embedded.x
         for i, (layer, mask) in enumerate(zip(self.encoder, masks, strict=True)):
             x = x if i == 0 or embedded.per_layer_embedding is None else x + embedded.per_layer_embedding
@@ -133,7 +151,7 @@ class Transformer(nn.Module):
     def decode(
         self,
         encoded: EncoderOutput,
-        target_input: PaddedSequences,
+        target_input: Sequences,
         weights_out: WeightsOut | None = None,
         cross_weights_out: WeightsOut | None = None,
     ) -> Tensor:
@@ -147,18 +165,14 @@ class Transformer(nn.Module):
         Returns:
             (windows, target length, width).
         """
-        positions = shifted_positions(target_input.segments, encoded.shift)  # (windows, target length)
+        positions = positions_of(target_input, encoded.shift)  # (windows, target length)
         embedded = self._embed(target_input, positions, self.target_embedding, self.target_positions)
-        opened, layers, length = opened_segments(target_input.tokens), len(self.decoder), target_input.tokens.shape[1]
-        visible = causal_mask(length, length, target_input.tokens.device)  # padding comes last: no real query sees it
-        masks = layer_masks(self.settings, layers, opened, opened, visible)
-        cross_masks = self._cross_masks(encoded.source, target_input.current[:, None] - opened)
+        masks, cross_masks = self._decoder_masks(encoded.source, target_input)
         x = embedded.x
         for i, (layer, mask, cross) in enumerate(zip(self.decoder, masks, cross_masks, strict=True)):
             x = x if i == 0 or embedded.per_layer_embedding is None else x + embedded.per_layer_embedding
-            own = None if mask is visible else mask  # plain causality has a faster kernel, which needs no mask
             run = layer if weights_out is None else layer.forward
-            x = run(x, encoded.hidden, own, cross, embedded.rope, weights_out, cross_weights_out)
+            x = run(x, encoded.hidden, mask, cross, embedded.rope, weights_out, cross_weights_out)
         hidden: Tensor = self.decoder_norm(x)
         return hidden
 
@@ -184,6 +198,7 @@ class Transformer(nn.Module):
                 sentences as the source has, within what target windows may have.
             capacity: columns to allocate, one for each token of each hypothesis; the cache grows when they are used up.
         """
+        assert isinstance(encoded.source, PaddedSequences)
         if current is None:
             current = encoded.source.current.clamp(max=self.windows.target[0])
         # (layers, 2, windows, heads, source length, head width)
@@ -247,17 +262,17 @@ class Transformer(nn.Module):
         hidden: Tensor = self.decoder_norm(x)
         return hidden.view(rows, 1 if last_only else new, -1)
 
-    def _word_dropout(self, source: PaddedSequences) -> PaddedSequences:
+    def _word_dropout(self, source: Sequences) -> Sequences:
         """In training, replace some words of the current sentence by START, which no source has otherwise."""
         rate = self.settings.word_dropout
         if not self.training or not rate:
             return source
-        words = (source.segments == source.current[:, None]) & (source.tokens >= SPECIALS)
+        words = (source.segments == source.current_segments) & (source.tokens >= SPECIALS)
         dropped = words & (torch.rand(words.shape, device=words.device) < rate)
         return replace(source, tokens=source.tokens.masked_fill(dropped, START))
 
     def _embed(
-        self, sequences: PaddedSequences, positions: Tensor, table: nn.Embedding, learned: nn.Embedding | None
+        self, sequences: Sequences, positions: Tensor, table: nn.Embedding, learned: nn.Embedding | None
     ) -> Embedded:
         """The sum of token, position and segment embeddings."""
         width = self.settings.d_model
@@ -277,10 +292,28 @@ class Transformer(nn.Module):
         if self.segment_embedding is None:
             return Embedded(self.dropout(x), None, rope)
         # The start symbol has the label of the current sentence, as in the authors' code; its position is in segment 0.
-        segments = torch.where(sequences.tokens == START, sequences.current[:, None], sequences.segments)
-        added = self.segment_embedding(segments, sequences.current).to(x.dtype)  # (windows, length, width)
+        current = sequences.current_segments
+        segments = torch.where(sequences.tokens == START, current, sequences.segments)
+        added = self.segment_embedding(segments, current).to(x.dtype)  # (windows, length, width)
         every_layer = self.settings.segment_embeddings_at == "every-layer"
         return Embedded(self.dropout(x + added), added if every_layer else None, rope)
+
+    def _decoder_masks(
+        self, source: Sequences, target_input: Sequences
+    ) -> tuple[Sequence[Tensor | PackedMask | None], Sequence[Tensor | PackedMask]]:
+        """What target tokens see of the target, and of the source, in each layer in teacher forcing."""
+        opened, layers = opened_segments(target_input), len(self.decoder)
+        distance = target_input.current_segments - opened
+        if isinstance(source, PackedSequences) and isinstance(target_input, PackedSequences):
+            own = packed_masks(self.settings, layers, target_input, target_input, opened, opened, causal=True)
+            source_distance = source.current_segments - source.segments
+            return own, packed_masks(self.settings, layers, target_input, source, distance, source_distance)
+        assert isinstance(source, PaddedSequences)
+        length = target_input.tokens.shape[1]
+        visible = causal_mask(length, length, target_input.tokens.device)  # padding comes last: no real query sees it
+        masks = layer_masks(self.settings, layers, opened, opened, visible)
+        # plain causality has a faster kernel, which needs no mask
+        return [None if mask is visible else mask for mask in masks], self._cross_masks(source, distance)
 
     def _cross_masks(self, source: PaddedSequences, distance: Tensor) -> list[Tensor]:
         """What target tokens see of the source, by how far their sentence is from the current one, (windows, queries).

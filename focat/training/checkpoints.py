@@ -44,6 +44,7 @@ class TrainingState:
     validations: list[tuple[int, float]] = field(default_factory=list)  # (update, criterion; lower is better)
     finished: bool = False
     gradient_accumulation: int = 1  # fixed at the start, whatever the number of processes it is resumed with
+    packed: bool = False  # whether batches are packed: fixed at the start, whatever device it is resumed on
 
     @property
     def position(self) -> Position:

@@ -38,6 +38,15 @@ class MasterWeights:
                     self._working.append(parameter)
                     parameter.data = parameter.data.to(torch.bfloat16)
 
+    def gradient_buffers(self) -> list[Tensor]:
+        """Float32 tensors for the gradients of all masters, in the order of the model's parameters."""
+        return [torch.zeros_like(parameter) for parameter in self.parameters.values()]
+
+    def set_gradients(self, gradients: list[Tensor]) -> None:
+        """Let these be the gradients of the masters, for the optimizer to read."""
+        for parameter, gradient in zip(self.parameters.values(), gradients, strict=True):
+            parameter.grad = gradient
+
     def zero_grad(self) -> None:
         """Forget all gradients, before the first batch of an update."""
         for parameter in (*self.parameters.values(), *self._working):

@@ -14,18 +14,18 @@ import torch
 from torch import Tensor
 
 from focat.corpus.vocabulary import PAD
-from focat.windows.batch import PaddedSequences
+from focat.windows.batch import Sequences
 
 _CPU_LOGITS = 1 << 23  # at a time: 32 MiB, the most that the C library keeps for the next chunk
 Kernel = Callable[[Tensor, Tensor, Tensor, float], tuple[Tensor, Tensor, Tensor]]
 
 
-def token_weights(target: PaddedSequences, discount: float | Tensor) -> Tensor:
+def token_weights(target: Sequences, discount: float | Tensor) -> Tensor:
     """(windows, length): 1 in the current sentence, the discount in its context, 0 on padding.
 
     The separator in front of the current sentence closes the context, so it is discounted too.
     """
-    current = target.segments == target.current[:, None]
+    current = target.segments == target.current_segments
     weights = torch.where(current, 1.0, discount)
     return torch.where(target.segments < 0, 0.0, weights)
 
@@ -37,9 +37,9 @@ class LossSums:
     sums: Tensor  # (6,) float64: tokens, their smoothed losses, their plain losses; of current and context each
 
     @classmethod
-    def from_tokens(cls, target: PaddedSequences, smoothed: Tensor, plain: Tensor) -> LossSums:
+    def from_tokens(cls, target: Sequences, smoothed: Tensor, plain: Tensor) -> LossSums:
         """Sum the losses of all tokens, (windows, length) each: with label smoothing, and without."""
-        current = target.segments == target.current[:, None]
+        current = target.segments == target.current_segments
         masks = torch.stack([current, (target.segments >= 0) & ~current])  # (2, windows, length)
         values = torch.stack([torch.ones_like(plain), smoothed, plain])  # (3, windows, length)
         return cls((values.flatten(1).double() @ masks.flatten(1).double().T).flatten())

@@ -6,11 +6,12 @@ import torch
 import torch.fx.experimental._config
 from torch import Tensor, nn
 
-from focat.config.schema import ObjectiveSettings, TrainingSettings
+from focat.config.schema import ModelSettings, ObjectiveSettings, TrainingSettings
+from focat.model.packed_attention import has_packed_kernels
 from focat.model.transformer import Transformer
 from focat.training.loss_kernel import fastest_kernel
 from focat.training.objective import chunked_loss, token_weights
-from focat.windows.batch import PaddedSequences
+from focat.windows.batch import Sequences
 
 _COMPILER = {
     "size_asserts": False,  # launching kernels is what a fast GPU waits for: no checks in between
@@ -21,18 +22,16 @@ _COMPILER = {
 class TrainingStep(nn.Module):
     """Computes the discounted loss of a batch, and the loss of each token with and without label smoothing."""
 
-    def __init__(self, model: Transformer, objective: ObjectiveSettings, compiled: bool) -> None:
+    def __init__(self, model: Transformer, objective: ObjectiveSettings, compiled: bool, packed: bool = False) -> None:
         super().__init__()
         self.model, self.smoothing, self.chunk = model, objective.label_smoothing, objective.chunk_tokens
         self.kernel = fastest_kernel(model.output_weight.device, len(model.output_weight), compiled)
         if compiled:
             torch.fx.experimental._config.use_duck_shape = False  # equal lengths may differ in the next batch
             for layer in (*model.encoder, *model.decoder):
-                layer.compile(dynamic=True, options=_COMPILER)  # one compilation serves all layers of a stack
+                layer.compile(dynamic=not packed, options=_COMPILER)  # one compilation serves all layers of a stack
 
-    def forward(
-        self, source: PaddedSequences, target: PaddedSequences, discount: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, source: Sequences, target: Sequences, discount: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The forward pass.
 
         Args:
@@ -67,3 +66,10 @@ def uses_bfloat16(training: TrainingSettings, device: torch.device) -> bool:
     if training.precision == "auto":
         return device.type == "cuda" and torch.cuda.is_bf16_supported()
     return training.precision == "bfloat16"
+
+
+def uses_packing(training: TrainingSettings, model: ModelSettings, device: torch.device) -> bool:
+    """Whether to train on packed windows, by `training.packing`; `auto` does where there are kernels for it."""
+    if training.packing != "auto":
+        return training.packing == "always"
+    return device.type == "cuda" and uses_bfloat16(training, device) and has_packed_kernels(model)

@@ -29,6 +29,7 @@ from focat.files import disk_errors, locked_folder
 from focat.hardware import memory_errors
 from focat.progress import NULL_PROGRESS, Progress, shortened
 from focat.run import Run, load_weights
+from focat.training.captured_step import CapturedStep
 from focat.training.checkpoints import (
     TrainingState,
     load_checkpoint,
@@ -45,8 +46,9 @@ from focat.training.mixed_precision import MasterWeights
 from focat.training.objective import LossSums
 from focat.training.optimizer import build_optimizer
 from focat.training.schedule import Elapsed, budget_fraction, discount_at, learning_rate
-from focat.training.step import TrainingStep, uses_bfloat16, uses_compile
+from focat.training.step import TrainingStep, uses_bfloat16, uses_compile, uses_packing
 from focat.training.validation import bleu, bleu_sentences, dev_losses, translate_sentences
+from focat.windows.batch import PackedBatch
 from focat.windows.loader import Loader, Prefetcher, Update, pin_memory
 from focat.windows.splitmix64 import splitmix64
 
@@ -105,7 +107,10 @@ class Trainer:
         self.state = (
             found[0]
             if found
-            else TrainingState(gradient_accumulation=max(training.gradient_accumulation, processes.world_size))
+            else TrainingState(
+                gradient_accumulation=max(training.gradient_accumulation, processes.world_size),
+                packed=uses_packing(training, settings.model, self.device),
+            )
         )
         self.loader = Loader(
             store.split("train"),
@@ -115,6 +120,7 @@ class Trainer:
             self.state.gradient_accumulation,
             processes.rank,
             processes.world_size,
+            self.state.packed,
         )
         if found:
             load_weights(self.model, found[1])
@@ -128,10 +134,14 @@ class Trainer:
         if found:
             self._restore(training_tensors(found[1]))
 
-        self.step: nn.Module = TrainingStep(self.model, settings.objective, uses_compile(training, self.device))
+        compiled = uses_compile(training, self.device)
+        self.step: nn.Module = TrainingStep(self.model, settings.objective, compiled, self.state.packed)
+        self._captured: CapturedStep | None = None
         if processes.distributed:
             self.step = DistributedDataParallel(self.step)
             self.master_weights.reduce_in_float32(self.step)
+        elif self.state.packed and compiled and self.device.type == "cuda":
+            self._captured = CapturedStep(self.step, self.master_weights, self._autocast, progress)
 
         self._skipped = torch.zeros(2, device=self.device)  # since the last checkpoint, and in a row
         self._tokens = 0
@@ -188,13 +198,18 @@ class Trainer:
         weight = torch.full((), discount, device=self.device)  # filled there: a copy would wait for the device
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        self.master_weights.zero_grad()
         if not self.model.training:
             self.model.train()
+        if self._captured is None:
+            self.master_weights.zero_grad()
         # The gradient is the sum over all processes, per token of the whole update; DDP takes their mean.
         scale = 0.0 if update.idle else self.processes.world_size / update.target_tokens
         for i, (batch, number) in enumerate(zip(update.batches, update.batch_numbers, strict=True)):
             torch.manual_seed(int(splitmix64(1, training.seed, self.state.epoch, number, 5)[0] >> 1))
+            if self._captured is not None:
+                assert isinstance(batch, PackedBatch)
+                self._captured.run(batch, weight, scale, first=i == 0, losses=self._losses)
+                continue
             here = batch.to(str(self.device))
             last = i == len(update.batches) - 1
             with nullcontext() if last or not self.processes.distributed else self.step.no_sync():  # type: ignore[operator]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -16,9 +16,10 @@ import torch
 
 from focat.config.schema import WindowSettings
 from focat.corpus.store import Split
-from focat.windows.batch import Batch
+from focat.windows.batch import Batch, PackedBatch
 from focat.windows.batching import EpochOrder, order_epoch
 from focat.windows.corpus_windows import CorpusWindows, cut_windows, gather_batch
+from focat.windows.packing import PackedOrder, gather_packed, order_packed, packed_shape
 
 T = TypeVar("T")
 
@@ -35,7 +36,7 @@ class Position:
 class Update:
     """The batches of one update that this process computes."""
 
-    batches: list[Batch]
+    batches: Sequence[Batch | PackedBatch]
     batch_numbers: list[int]  # of these batches in their epoch, whatever the number of processes
     target_tokens: int  # of the whole update, on all processes
     updates_in_epoch: int
@@ -53,6 +54,7 @@ class Loader:
         seed: of the order of batches, and of window sizes that are drawn at random.
         gradient_accumulation: batches of an update, over all processes.
         rank, processes: which of how many processes this is.
+        packed: put windows one behind the other instead of padding them to one length.
     """
 
     def __init__(
@@ -64,17 +66,27 @@ class Loader:
         gradient_accumulation: int = 1,
         rank: int = 0,
         processes: int = 1,
+        packed: bool = False,
     ) -> None:
-        self.split, self.settings = split, settings
+        self.split, self.settings, self.packed = split, settings, packed
         self.batch_tokens, self.gradient_accumulation, self.seed = batch_tokens, gradient_accumulation, seed
         self.rank, self.processes = rank, processes
 
-    def epoch(self, epoch: int) -> tuple[CorpusWindows, EpochOrder]:
+    def epoch(self, epoch: int) -> tuple[CorpusWindows, EpochOrder | PackedOrder]:
         """Cut and order the windows of an epoch."""
         windows = cut_windows(self.split, self.settings, self.seed, epoch)
-        return windows, order_epoch(windows, self.batch_tokens, self.seed, epoch)
+        if not self.packed:
+            return windows, order_epoch(windows, self.batch_tokens, self.seed, epoch)
+        first = windows if epoch == 0 else cut_windows(self.split, self.settings, self.seed, 0)
+        shape = packed_shape(first, self.batch_tokens, self.settings.max_tokens)  # the same in all epochs
+        return windows, order_packed(windows, shape, self.seed, epoch)
 
-    def count_updates(self, order: EpochOrder) -> int:
+    def _gather(self, windows: CorpusWindows, order: EpochOrder | PackedOrder, i: int) -> Batch | PackedBatch:
+        if isinstance(order, PackedOrder):
+            return gather_packed(self.split, windows, order.batch(i), order.shape)
+        return gather_batch(self.split, windows, *order.batch(i))
+
+    def count_updates(self, order: EpochOrder | PackedOrder) -> int:
         """Number of updates of an epoch; the last one may have fewer batches."""
         return -(-len(order) // self.gradient_accumulation)
 
@@ -90,14 +102,15 @@ class Loader:
                 end = min(first + self.gradient_accumulation, len(order))
                 numbers = list(range(first + self.rank, end, self.processes))
                 tokens = windows.target.lengths[order.rows[order.bounds[first] : order.bounds[end]]].sum()
-                batches = [gather_batch(self.split, windows, *order.batch(i)) for i in numbers or [first]]
+                batches = [self._gather(windows, order, i) for i in numbers or [first]]
                 following = Position(position.epoch, update + 1) if update + 1 < count else Position(position.epoch + 1)
                 yield Update(batches, numbers or [first], int(tokens), count, not numbers, following)
             position = Position(position.epoch + 1)
 
     def one_pass(self) -> Iterator[Batch]:
-        """Yield the batches of epoch 0 that this process computes."""
-        windows, order = self.epoch(0)
+        """Yield the batches of epoch 0 that this process computes, padded."""
+        windows = cut_windows(self.split, self.settings, self.seed)
+        order = order_epoch(windows, self.batch_tokens, self.seed, 0)
         for i in range(self.rank, len(order), self.processes):
             yield gather_batch(self.split, windows, *order.batch(i))
 

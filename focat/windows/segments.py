@@ -5,12 +5,14 @@ A separator belongs to the sentence it closes, so a token's segment is the numbe
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from focat.corpus.vocabulary import PAD, SEPARATOR, START
-from focat.windows.batch import PaddedSequences
+from focat.windows.batch import PackedSequences, Sequences
 
 Tokens = TypeVar("Tokens", bound=Any)
+Side = TypeVar("Side", bound=Sequences)
 
 
 def segments_of(tokens: Tokens) -> Tokens:
@@ -21,12 +23,16 @@ def segments_of(tokens: Tokens) -> Tokens:
     return segments
 
 
-def decoder_input(target: PaddedSequences) -> PaddedSequences:
+def decoder_input(target: Side) -> Side:
     """The decoder's input in teacher forcing: `target` shifted right by one, after a start symbol.
 
     The start symbol is in segment 0, wherever the current sentence is; its segment embedding alone is that of the
     current sentence (`Transformer`).
     """
     tokens, segments = target.tokens.roll(1, -1), target.segments.roll(1, -1)
-    tokens[:, 0], segments[:, 0] = START, 0
-    return PaddedSequences(tokens, segments, target.current)
+    if isinstance(target, PackedSequences):
+        first = target.index == 0
+        tokens, segments = tokens.masked_fill(first, START), segments.masked_fill(first, 0)
+    else:
+        tokens[:, 0], segments[:, 0] = START, 0
+    return replace(target, tokens=tokens, segments=segments)

@@ -24,7 +24,7 @@ def slow_index(segment: int, current: int, before: int, after: int) -> int:
 
 def test_the_current_sentence_is_one_and_the_previous_two() -> None:
     example = side(window(2, 1, 1), window(1), pads=1)
-    assert distance_index(example.segments, example.current, 2, 0).tolist() == [
+    assert distance_index(example.segments, example.current_segments, 2, 0).tolist() == [
         [3, 3, 3, 2, 2, 1, 1, 0],
         [1, 1, 0, 0, 0, 0, 0, 0],
     ]
@@ -32,7 +32,7 @@ def test_the_current_sentence_is_one_and_the_previous_two() -> None:
 
 def test_the_start_symbol_is_in_the_first_sentence() -> None:
     example = decoder_input(side(window(1, 1)))
-    assert distance_index(example.segments, example.current, 2, 0).tolist() == [[2, 2, 2, 1]]
+    assert distance_index(example.segments, example.current_segments, 2, 0).tolist() == [[2, 2, 2, 1]]
 
 
 @given(st.integers(0, 3), st.integers(0, 3), st.data())
@@ -40,14 +40,14 @@ def test_indices_count_sentences(before: int, after: int, data: st.DataObject) -
     current = data.draw(st.integers(0, before))
     following = data.draw(st.integers(0, after))
     segments = list(range(current + following + 1))
-    found = distance_index(torch.tensor([segments]), torch.tensor([current]), before, after)
+    found = distance_index(torch.tensor([segments]), torch.tensor([[current]]), before, after)
     assert found.tolist() == [[slow_index(segment, current, before, after) for segment in segments]]
 
 
 def test_a_sentence_outside_the_window_counts_as_the_last_inside() -> None:
     segments = torch.tensor([[0, 1, 2, 3, 4, 5, 6]])
-    assert distance_index(segments, torch.tensor([3]), 2, 1).tolist() == [[3, 3, 2, 1, 4, 4, 4]]
-    assert distance_index(segments, torch.tensor([3]), 2, 0).tolist() == [[3, 3, 2, 1, 1, 1, 1]]
+    assert distance_index(segments, torch.tensor([[3]]), 2, 1).tolist() == [[3, 3, 2, 1, 4, 4, 4]]
+    assert distance_index(segments, torch.tensor([[3]]), 2, 0).tolist() == [[3, 3, 2, 1, 1, 1, 1]]
 
 
 def test_tables() -> None:
@@ -89,5 +89,5 @@ def test_persistent_embeddings_enter_every_layer_once(where: str) -> None:
     plain.load_state_dict(model.state_dict(), strict=False)
     added = model.encode(source).hidden - plain.encode(source).hidden
     times = 3 if where == "every-layer" else 1
-    expected = torch.eye(16)[distance_index(source.segments, source.current, 2, 0)] * times
+    expected = torch.eye(16)[distance_index(source.segments, source.current_segments, 2, 0)] * times
     torch.testing.assert_close(added, expected.double())

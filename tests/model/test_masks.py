@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -34,10 +36,11 @@ def labels(target: PaddedSequences) -> list[list[int]]:
 
 def test_a_decoder_position_is_in_the_sentence_of_its_label() -> None:
     target = side(window(2, 1, 3), window(2), window(2, 2))
-    opened = masks.opened_segments(decoder_input(target).tokens)
+    opened = masks.opened_segments(decoder_input(target))
     real = target.segments >= 0
     assert (opened == target.segments)[real].all()
-    assert masks.opened_segments(torch.tensor([[START, 9, SEPARATOR, SEPARATOR, 9]])).tolist() == [[0, 0, 1, 2, 2]]
+    tokens = torch.tensor([[START, 9, SEPARATOR, SEPARATOR, 9]])
+    assert masks.opened_segments(replace(target, tokens=tokens)).tolist() == [[0, 0, 1, 2, 2]]
 
 
 @given(st.lists(LENGTHS, min_size=1, max_size=3), st.integers(0, 2))
@@ -52,10 +55,10 @@ def test_own_sentence_in_the_encoder(lengths: list[list[int]], pads: int) -> Non
 
 @given(LENGTHS)
 def test_own_sentence_in_the_decoder(lengths: list[int]) -> None:
-    tokens = decoder_input(side(window(*lengths))).tokens
-    opened = masks.opened_segments(tokens)
-    length = tokens.shape[1]
-    found = masks.own_sentence_mask(opened, opened, masks.causal_mask(length, length, tokens.device))[0, 0]
+    target_input = decoder_input(side(window(*lengths)))
+    opened = masks.opened_segments(target_input)
+    length = opened.shape[1]
+    found = masks.own_sentence_mask(opened, opened, masks.causal_mask(length, length, opened.device))[0, 0]
     for q in range(length):
         for k in range(length):
             assert found[q, k] == (k <= q and opened[0, q] == opened[0, k])

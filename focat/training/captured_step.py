@@ -1,0 +1,113 @@
+"""Forward and backward pass of a packed batch as one CUDA graph.
+
+Hundreds of kernels are launched for a batch, which takes the CPU about as long as a fast GPU needs to compute them. All
+packed batches have one shape, so that they are launched once, captured, and replayed as one for every batch after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import torch
+from torch import Tensor, nn
+
+from focat.progress import Progress
+from focat.training.mixed_precision import MasterWeights
+from focat.training.objective import LossSums
+from focat.windows.batch import PackedBatch
+
+_WARM_UPS = 2  # runs before the capture: the first compiles, and libraries set up what they need
+
+
+class CapturedStep:
+    """Adds the gradients of a batch to those of the master weights.
+
+    Args:
+        step: a `TrainingStep`.
+        master_weights: of its model.
+        autocast: the context of the forward pass.
+        progress: says so if the GPU refuses the capture; then every kernel is launched for every batch.
+    """
+
+    def __init__(
+        self,
+        step: nn.Module,
+        master_weights: MasterWeights,
+        autocast: Callable[[], AbstractContextManager[object]],
+        progress: Progress,
+    ) -> None:
+        self.step, self.master_weights, self.autocast, self.progress = step, master_weights, autocast, progress
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._refused = False
+
+    def run(self, batch: PackedBatch, discount: Tensor, scale: float, first: bool, losses: LossSums) -> None:
+        """Compute one batch.
+
+        Args:
+            batch: packed, of the same shape as all others.
+            discount: () weight of context tokens.
+            scale: factor of the gradients.
+            first: whether it is the first batch of its update: gradients are replaced instead of added to.
+            losses: sums of losses to add to.
+        """
+        if self._graph is None and not self._refused:
+            self._capture(batch)
+        self._load(batch, discount, scale)
+        if first:
+            torch._foreach_zero_(self._gradients)
+        if self._graph is None:
+            self._compute()
+        else:
+            self._graph.replay()
+        losses.sums.add_(self._sums)
+        self.master_weights.set_gradients(self._gradients)
+
+    def _capture(self, batch: PackedBatch) -> None:
+        """Make the buffers that every batch is copied into, and capture the computation on them."""
+        device = next(self.step.parameters()).device
+        self._batch = batch.map(lambda tensor: torch.empty_like(tensor, device=device))
+        self._discount, self._scale = torch.zeros((), device=device), torch.zeros((), device=device)
+        self._gradients = self.master_weights.gradient_buffers()
+        self._sums = torch.zeros(6, dtype=torch.float64, device=device)
+        self._load(batch, self._discount, 0.0)
+        stream: torch.cuda.Stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(_WARM_UPS):
+                self._compute()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph):
+                self._compute()
+            self._graph = graph
+        except RuntimeError as error:
+            self._refused = True
+            torch.cuda.empty_cache()
+            self.progress.log(f"no CUDA graph of the training step ({str(error).splitlines()[0]}); training is slower")
+
+    def _load(self, batch: PackedBatch, discount: Tensor, scale: float) -> None:
+        """Copy a batch into the buffers, without waiting for the device."""
+        for buffer, tensor in zip(_tensors(self._batch), _tensors(batch), strict=True):
+            buffer.copy_(tensor, non_blocking=True)
+        self._discount.copy_(discount)
+        self._scale.fill_(scale)
+
+    def _compute(self) -> None:
+        with self.autocast():
+            total, smoothed, plain = self.step(self._batch.source, self._batch.target, self._discount)
+        parameters = list(self.step.parameters())
+        gradients = torch.autograd.grad(total * self._scale, parameters)
+        exact = [torch.empty_like(buffer) for buffer in self._gradients]
+        torch._foreach_copy_(exact, list(gradients))
+        torch._foreach_add_(self._gradients, exact)
+        self._sums.copy_(LossSums.from_tokens(self._batch.target, smoothed, plain).sums)
+
+
+def _tensors(batch: PackedBatch) -> list[Tensor]:
+    """The tensors of a batch that the model reads."""
+    found: list[Tensor] = []
+    batch.source.map(lambda tensor: found.append(tensor) or tensor)  # type: ignore[func-returns-value]
+    batch.target.map(lambda tensor: found.append(tensor) or tensor)  # type: ignore[func-returns-value]
+    return found

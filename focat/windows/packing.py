@@ -1,0 +1,112 @@
+"""Packed batches: windows in random order, one behind the other, as many as fit; all batches have the same shape.
+
+Without padding between windows nothing is computed in vain, and with one shape a GPU can repeat what it has recorded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from focat.corpus.store import Sentences, Split
+from focat.corpus.vocabulary import END, PAD, SEPARATOR
+from focat.windows.batch import PackedBatch, PackedSequences
+from focat.windows.corpus_windows import CorpusWindows, Indices, Span
+from focat.windows.splitmix64 import splitmix64
+
+_MULTIPLE = 128  # matrix units like multiples of their blocks
+_MARGIN = 1.03  # room for batches whose windows are shorter, or whose shorter side is longer, than usual
+
+
+@dataclass(frozen=True)
+class PackedShape:
+    """The shape of all packed batches of a corpus."""
+
+    source: int  # tokens
+    target: int
+    windows: int  # the most that a batch may have
+    longest: int  # tokens of a window
+
+    @property
+    def bounds(self) -> int:
+        """Windows, with those that the padding behind them is cut into."""
+        return self.windows + -(-max(self.source, self.target) // self.longest)
+
+
+@dataclass(frozen=True)
+class PackedOrder:
+    """The batches of one epoch: batch i has the windows `rows[bounds[i]:bounds[i + 1]]`."""
+
+    rows: Indices  # (windows,)
+    bounds: Indices  # (batches + 1,)
+    shape: PackedShape
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def batch(self, i: int) -> Indices:
+        """Window indices of batch i."""
+        return self.rows[self.bounds[i] : self.bounds[i + 1]]
+
+
+def packed_shape(windows: CorpusWindows, batch_tokens: int, max_tokens: int) -> PackedShape:
+    """The shape of batches with `batch_tokens` on the side that is longer in this corpus."""
+    totals = int(windows.source.lengths.sum()), int(windows.target.lengths.sum())
+    batch_tokens = max(min(batch_tokens, max(totals)), max_tokens)
+    shares = [total / max(1, *totals) for total in totals]
+    sides = [batch_tokens if share == 1 else max(max_tokens, int(batch_tokens * share * _MARGIN)) for share in shares]
+    count = int(batch_tokens * len(windows) / max(1, *totals) * _MARGIN) + 8
+    source, target = (-(-side // _MULTIPLE) * _MULTIPLE for side in sides)
+    return PackedShape(source, target, count, max_tokens)
+
+
+def order_packed(windows: CorpusWindows, shape: PackedShape, seed: int, epoch: int) -> PackedOrder:
+    """Put all windows into batches, in random order."""
+    rows = np.argsort(splitmix64(len(windows), seed, epoch, 3), kind="stable")
+    source, target = (np.concatenate([[0], np.cumsum(side.lengths[rows])]) for side in (windows.source, windows.target))
+    bounds = [0]
+    while (start := bounds[-1]) < len(rows):
+        end = np.searchsorted(source, source[start] + shape.source, "right") - 1
+        end = min(end, np.searchsorted(target, target[start] + shape.target, "right") - 1, start + shape.windows)
+        bounds.append(int(end))
+    return PackedOrder(rows, np.array(bounds), shape)
+
+
+def gather_packed(split: Split, windows: CorpusWindows, rows: Indices, shape: PackedShape) -> PackedBatch:
+    """Collate the windows `rows` into a packed batch."""
+    current = windows.current[rows]
+    source = _pack_side(split.source, windows.source, rows, current, shape.source, shape)
+    target = _pack_side(split.target, windows.target, rows, current, shape.target, shape)
+    return PackedBatch(source, target)
+
+
+def _pack_side(
+    sentences: Sentences, span: Span, rows: Indices, current: Indices, capacity: int, shape: PackedShape
+) -> PackedSequences:
+    first, lengths = span.first[rows], span.lengths[rows]
+    total = int(lengths.sum())
+    missing = capacity - total - shape.longest * np.arange(shape.bounds - len(rows))
+    padding = np.clip(missing, 0, shape.longest)  # lengths of the windows that it is cut into
+    all_lengths = np.concatenate([lengths, padding])  # (bounds,)
+    bounds = np.concatenate([[0], np.cumsum(all_lengths)])
+    window = np.repeat(np.arange(len(all_lengths)), all_lengths)  # (capacity,)
+    index = np.arange(capacity) - bounds[window]
+    tokens = np.full(capacity, PAD, np.int64)
+    tokens[:total] = sentences.tokens[sentences.offsets[first][window[:total]] + index[:total]]
+    tokens[bounds[1 : len(rows) + 1] - 1] = END  # in place of the last sentence's separator
+    closes = tokens == SEPARATOR
+    before = np.cumsum(closes) - closes
+    segments = np.where(tokens == PAD, -1, before - before[bounds[window]])
+    currents = np.zeros(shape.bounds, np.int64)
+    currents[: len(rows)] = current - first
+    return PackedSequences(
+        torch.from_numpy(tokens)[None],
+        torch.from_numpy(segments)[None],
+        torch.from_numpy(index)[None],
+        torch.from_numpy(window)[None],
+        torch.from_numpy(currents),
+        torch.from_numpy(bounds.astype(np.int32)),
+        shape.longest,
+    )

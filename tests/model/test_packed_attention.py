@@ -1,0 +1,136 @@
+"""Packed windows: output and gradients are those of padded windows, and the kernels agree with plain torch."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from focat.config.schema import WindowSettings
+from focat.model import packed_attention
+from focat.model.packed_attention import PackedMask, visible_keys
+from focat.training.objective import token_weights
+from focat.windows.batch import PackedBatch
+from focat.windows.corpus_windows import cut_windows, gather_batch
+from focat.windows.packing import gather_packed, packed_shape
+from tests.model.examples import VOCABULARY, tiny
+from tests.windows.corpora import build_split
+
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"norm": "pre", "shift": 5},
+    {"shift": "avg-sequence", "positions": "learned"},
+    {"positions": "rotary", "shift": 3},
+    {"segment_embeddings": "learned", "segment_embeddings_at": "every-layer"},
+    {"attention": "long-short", "shift": 4},
+    {"attention": "group", "global_layers": (1,)},
+    {"embeddings": "shared", "activation": "swiglu"},
+]
+
+
+@pytest.mark.parametrize("target_before", [None, 0])
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_output_and_gradients_are_those_of_padded_windows(settings: dict[str, Any], target_before: int | None) -> None:
+    windows = WindowSettings(before=2, max_tokens=40, target_before=target_before)
+    model = tiny(windows=windows, **settings)
+    rng = np.random.default_rng(0)
+    lengths = [[(int(a), int(b)) for a, b in rng.integers(1, 9, (n, 2))] for n in (4, 1, 3)]
+    documents = [[tuple(rng.integers(6, VOCABULARY, n).tolist() for n in pair) for pair in each] for each in lengths]
+    split = build_split(documents)  # type: ignore[arg-type]
+    cut = cut_windows(split, windows)
+    rows = rng.permutation(len(cut))
+    longest = int(cut.source.lengths.max()), int(cut.target.lengths.max())
+    padded = gather_batch(split, cut, rows, *longest)
+    packed = gather_packed(split, cut, rows, packed_shape(cut, 200, windows.max_tokens))
+
+    def gradients(hidden: Tensor, weights: Tensor) -> list[Tensor]:
+        factors = torch.linspace(0.5, 2, hidden.shape[-1], dtype=hidden.dtype)
+        loss = ((hidden * factors).sin().sum(-1) * weights).sum()
+        found = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+        return [torch.zeros(()) if gradient is None else gradient for gradient in found]
+
+    expected = model(padded.source, padded.target)
+    found = model(packed.source, packed.target)
+    real = padded.target.segments >= 0
+    here = packed.target.segments >= 0
+    assert torch.equal(padded.target.tokens[real], packed.target.tokens[here])
+    weights = token_weights(padded.target, 0.25)
+    packed_weights = token_weights(packed.target, 0.25)
+    assert torch.equal(weights[real], packed_weights[here])
+    assert not packed_weights[~here].any()
+    torch.testing.assert_close(found[here], expected[real], atol=1e-6, rtol=1e-6)
+    for a, b in zip(gradients(found, packed_weights), gradients(expected, weights), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
+
+
+def example(
+    query_lengths: list[int], key_lengths: list[int], causal: bool, local_heads: int, device: str = "cpu"
+) -> PackedMask:
+    bounds = [torch.tensor([0, *lengths]).cumsum(0).int() for lengths in (query_lengths, key_lengths)]
+    sentences = [torch.randint(0, 3, (sum(lengths),)).int() for lengths in (query_lengths, key_lengths)]
+    if causal:
+        bounds[1], sentences[1] = bounds[0], sentences[0]
+    tensors = [each.to(device) for each in (*bounds, *sentences)]
+    return PackedMask(*tensors, max(query_lengths + key_lengths), causal, local_heads)
+
+
+def attend_slowly(queries: Tensor, keys: Tensor, values: Tensor, mask: PackedMask) -> Tensor:
+    """With the weights in hand, so that autograd finds the gradients."""
+    outputs = []
+    for window in range(len(mask.query_bounds) - 1):
+        here, there, visible = visible_keys(mask, window, queries.shape[1])
+        scores = torch.einsum("qhd,khd->hqk", queries[here], keys[there]) / math.sqrt(queries.shape[-1])
+        weights = scores.masked_fill(~visible, -1e30).softmax(-1) * visible.any(-1, keepdim=True)
+        outputs.append(torch.einsum("hqk,khd->qhd", weights, values[there]))
+    return torch.cat(outputs)
+
+
+CASES = [  # queries of each window, keys of each window or None for self-attention, causal, local heads
+    ([5, 70, 1, 130, 64, 0, 3], None, True, 0),
+    ([5, 70, 1, 130, 64, 0, 3], None, True, 4),
+    ([5, 70, 1, 130, 64, 0, 3], None, False, 2),
+    ([5, 70, 1, 130, 64, 0, 3, 9], [66, 3, 129, 1, 64, 4, 2, 0], False, 0),
+    ([5, 70, 1, 130, 64, 0, 3, 9], [66, 3, 129, 1, 64, 4, 2, 0], False, 2),
+]
+needs_kernels = pytest.mark.skipif(
+    packed_attention.triton is None or not torch.cuda.is_available(), reason="needs a GPU and Triton"
+)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_kernels)])
+@pytest.mark.parametrize(("query_lengths", "key_lengths", "causal", "local_heads"), CASES)
+def test_attention_and_its_gradients(
+    query_lengths: list[int], key_lengths: list[int] | None, causal: bool, local_heads: int, device: str
+) -> None:
+    torch.manual_seed(0)
+    mask = example(query_lengths, key_lengths or query_lengths, causal, local_heads, device)
+    if key_lengths is None:
+        mask = mask._replace(key_bounds=mask.query_bounds, key_sentences=mask.query_sentences)
+    heads, width = 4, 16
+    qkv = torch.randn(sum(query_lengths), 3 if key_lengths is None else 1, heads, width, device=device)
+    inputs = [qkv] if key_lengths is None else [qkv, torch.randn(sum(key_lengths), 2, heads, width, device=device)]
+    for tensor in inputs:
+        tensor.requires_grad_()
+    gradient = torch.randn(len(qkv), heads, width, device=device)
+    found = packed_attention.packed_attention(inputs[0], mask, *inputs[1:])
+    queries, keys, values = (x for each in inputs for x in each.unbind(1))
+    expected = attend_slowly(queries, keys, values, mask)
+    close = {"atol": 1e-5, "rtol": 1e-4} if device == "cpu" else {"atol": 1e-2, "rtol": 1e-2}  # GPUs multiply in TF32
+    torch.testing.assert_close(found, expected, **close)
+    for a, b in zip(
+        torch.autograd.grad(found, inputs, gradient), torch.autograd.grad(expected, inputs, gradient), strict=True
+    ):
+        torch.testing.assert_close(a, b, **close)
+
+
+def test_a_batch_can_be_moved() -> None:
+    split = build_split([[([6, 7], [8])]])
+    cut = cut_windows(split, WindowSettings(max_tokens=8))
+    batch = gather_packed(split, cut, np.arange(1), packed_shape(cut, 8, 8))
+    moved = batch.to("cpu")
+    assert isinstance(moved, PackedBatch)
+    assert torch.equal(moved.target.bounds, batch.target.bounds)

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from focat.config.schema import ModelSettings
 from focat.model.attention import CrossAttention, LayerKV, SelfAttention, WeightsOut, init_blocks
+from focat.model.fused_layers import add_dropout_norm, has_fused_layers, linear_relu
 from focat.model.packed_attention import PackedMask
 from focat.model.positions import RotaryAngles
 
@@ -31,10 +32,20 @@ class Residual(nn.Module):
         """The input of the block."""
         return self._normalise(x) if self.norm_first else x
 
-    def post(self, x: Tensor, output: Tensor) -> Tensor:
-        """The sum of the block's input x and its output, normalised if normalisation comes last."""
-        total: Tensor = x + self.dropout(output)
-        return total if self.norm_first else self._normalise(total)
+    def post(self, x: Tensor, output: Tensor, following: Residual | None = None) -> tuple[Tensor, Tensor]:
+        """The sum of the block's input x and its output, normalised if normalisation comes last.
+
+        Returns:
+            The sum, and the input of the block of the following residual connection.
+        """
+        norm = self if not self.norm_first else following
+        if self.training and has_fused_layers(x):
+            total, normalised = add_dropout_norm(x, output, self.dropout.p, None if norm is None else norm.norm)
+        else:
+            total = x + self.dropout(output)
+            normalised = None if norm is None else norm._normalise(total)
+        following_input = total if normalised is None else normalised
+        return total if self.norm_first else following_input, following_input
 
     def _normalise(self, x: Tensor) -> Tensor:
         """Computed in float32, returned in x's type: under autocast, half the bytes between blocks."""
@@ -57,14 +68,19 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Transform each token of x, (windows, length, width); the output has the same shape."""
-        hidden = self.up_proj(x)  # (windows, length, d_ff), twice as wide for swiglu
-        if self.activation == "swiglu":
-            gate, up = hidden.chunk(2, -1)
-            hidden = F.silu(gate) * up
+        if self.training and self.activation == "relu" and not self.dropout.p and has_fused_layers(x):
+            hidden = linear_relu(x, self.up_proj)
         else:
-            hidden = _ACTIVATIONS[self.activation](hidden)
+            hidden = self._activate(self.up_proj(x))
         output: Tensor = self.down_proj(self.dropout(hidden))
         return output
+
+    def _activate(self, hidden: Tensor) -> Tensor:
+        """(windows, length, d_ff); for swiglu, the input is twice as wide."""
+        if self.activation == "swiglu":
+            gate, up = hidden.chunk(2, -1)
+            return F.silu(gate) * up
+        return _ACTIVATIONS[self.activation](hidden)
 
 
 class EncoderLayer(nn.Module):
@@ -85,10 +101,10 @@ class EncoderLayer(nn.Module):
         weights_out: WeightsOut | None = None,
     ) -> Tensor:
         """Encode x, (windows, source length, width); the output has the same shape."""
-        residual = self.self_attention_residual
-        x = residual.post(x, self.self_attention(residual.pre(x), mask, rope, weights_out=weights_out))
-        residual = self.feedforward_residual
-        return residual.post(x, self.feedforward(residual.pre(x)))
+        attention = self.self_attention_residual
+        attended = self.self_attention(attention.pre(x), mask, rope, weights_out=weights_out)
+        x, block_input = attention.post(x, attended, self.feedforward_residual)
+        return self.feedforward_residual.post(x, self.feedforward(block_input))[0]
 
 
 class DecoderLayer(nn.Module):
@@ -118,13 +134,12 @@ class DecoderLayer(nn.Module):
         `encoded` is the encoded source, (windows, source length, width). The output has the shape of x.
         """
         residual = self.self_attention_residual
-        x = residual.post(x, self.self_attention(residual.pre(x), mask, rope, weights_out=weights_out))
+        attended = self.self_attention(residual.pre(x), mask, rope, weights_out=weights_out)
         if isinstance(cross_mask, PackedMask):
-            residual = self.cross_attention_residual
-            x = residual.post(x, self.cross_attention.packed(residual.pre(x), encoded, cross_mask))
-            return self._feedforward(x)
+            x, block_input = residual.post(x, attended, self.cross_attention_residual)
+            return self._after_cross_attention(x, self.cross_attention.packed(block_input, encoded, cross_mask))
         keys, values = self.cross_attention.project_kv(encoded)
-        return self._after_self_attention(x, keys, values, cross_mask, cross_weights_out)
+        return self._after_self_attention(x, attended, keys, values, cross_mask, cross_weights_out)
 
     def decode_step(
         self,
@@ -145,15 +160,22 @@ class DecoderLayer(nn.Module):
         attended = self.self_attention(residual.pre(x), mask, rope, cache=cache, last_only=last_only)
         if last_only:
             x, cross_mask = x[:, -1:], cross_mask[..., -1:, :]
-        return self._after_self_attention(residual.post(x, attended), cross_keys, cross_values, cross_mask)
+        return self._after_self_attention(x, attended, cross_keys, cross_values, cross_mask)
 
     def _after_self_attention(
-        self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor, weights_out: WeightsOut | None = None
+        self,
+        x: Tensor,
+        attended: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor,
+        weights_out: WeightsOut | None = None,
     ) -> Tensor:
-        residual = self.cross_attention_residual
-        x = residual.post(x, self.cross_attention(residual.pre(x), keys, values, mask, weights_out=weights_out))
-        return self._feedforward(x)
+        x, block_input = self.self_attention_residual.post(x, attended, self.cross_attention_residual)
+        return self._after_cross_attention(
+            x, self.cross_attention(block_input, keys, values, mask, weights_out=weights_out)
+        )
 
-    def _feedforward(self, x: Tensor) -> Tensor:
-        residual = self.feedforward_residual
-        return residual.post(x, self.feedforward(residual.pre(x)))
+    def _after_cross_attention(self, x: Tensor, attended: Tensor) -> Tensor:
+        x, block_input = self.cross_attention_residual.post(x, attended, self.feedforward_residual)
+        return self.feedforward_residual.post(x, self.feedforward(block_input))[0]

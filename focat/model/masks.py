@@ -86,7 +86,8 @@ def packed_masks(
         local_heads = [0 if layer in global_layers(settings, layers) else settings.heads for layer in range(layers)]
     sentences = query_sentence[0].int(), key_sentence[0].int()
     return [
-        PackedMask(queries.bounds, keys.bounds, *sentences, queries.longest, causal, local) for local in local_heads
+        PackedMask(queries.bounds, keys.bounds, queries.blocks, keys.blocks, *sentences, causal, local)
+        for local in local_heads
     ]
 
 

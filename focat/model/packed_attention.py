@@ -2,8 +2,7 @@
 
 The tokens of all windows of a batch lie one after the other. `bounds` says where each window begins; on GPUs, a kernel
 visits for each block of queries only the keys of its window, and masks are computed from segments where they are
-needed. Elsewhere plain torch goes through the windows one by one; it is
-the reference that the kernels agree with.
+needed. Elsewhere plain torch goes through the windows one by one; it is the reference that the kernels agree with.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor
 
 from focat.config.schema import ModelSettings
+from focat.windows.batch import BLOCK
 
 try:
     import triton
@@ -23,7 +23,6 @@ try:
 except ImportError:  # a build of torch without GPUs
     triton = None
 
-_BLOCK = 64  # queries and keys that a program holds at a time
 _LOG2_E = math.log2(math.e)
 _INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # kernels run on a CPU, slowly, for tests
 
@@ -33,9 +32,10 @@ class PackedMask(NamedTuple):
 
     query_bounds: Tensor  # (windows + 1,) int32: where the queries of each window begin
     key_bounds: Tensor  # (windows + 1,) int32
+    query_blocks: Tensor  # (blocks, 2) int32: window and first query of each block, or -1
+    key_blocks: Tensor  # (blocks, 2) int32
     query_sentences: Tensor  # (queries,) int32, equal to those of the keys of the same sentence
     key_sentences: Tensor  # (keys,) int32
-    longest: int  # the most queries or keys that a window may have
     causal: bool  # a query sees no later key; for self-attention
     local_heads: int  # the first so many heads see only the keys of their own sentence
 
@@ -81,11 +81,10 @@ def _forward(queries: Tensor, keys: Tensor, values: Tensor, mask: PackedMask) ->
             output[here] = torch.einsum("hqk,khd->qhd", torch.exp2(scores - sums[..., None]), values[there])
             log_sums[:, here] = sums
         return output, log_sums
-    windows = len(mask.query_bounds) - 1
-    _attend[(triton.cdiv(mask.longest, _BLOCK), heads, windows)](
-        queries, keys, values, output, log_sums, *mask[:4], mask.local_heads, scale, tokens,
-        queries.stride(0), keys.stride(0), values.stride(0),
-        CAUSAL=mask.causal, LOCAL=mask.local_heads > 0, WIDTH=width, BLOCK=_BLOCK, num_warps=4, num_stages=2,
+    _attend[len(mask.query_blocks), heads](
+        queries, keys, values, output, log_sums, mask.query_blocks, *mask[:2], *mask[4:6], mask.local_heads, scale,
+        tokens, queries.stride(0), keys.stride(0), values.stride(0),
+        CAUSAL=mask.causal, LOCAL=mask.local_heads > 0, WIDTH=width, BLOCK=BLOCK, num_warps=4, num_stages=2,
     )  # fmt: skip
     return output, log_sums
 
@@ -109,16 +108,17 @@ def _backward(
             value_gradient[there] = torch.einsum("hqk,qhd->khd", weights, gradient[here])
         return
     inner = torch.empty_like(log_sums)  # (heads, queries): of output and its gradient
-    grid = (triton.cdiv(mask.longest, _BLOCK), heads, len(mask.query_bounds) - 1)
-    options = {"CAUSAL": mask.causal, "LOCAL": mask.local_heads > 0, "WIDTH": width, "BLOCK": _BLOCK}
-    _query_gradient[grid](
-        queries, keys, values, output, gradient, log_sums, inner, query_gradient, *mask[:4], mask.local_heads, scale,
-        tokens, queries.stride(0), keys.stride(0), values.stride(0), gradient.stride(0), query_gradient.stride(0),
+    windows = *mask[:2], *mask[4:6]
+    options = {"CAUSAL": mask.causal, "LOCAL": mask.local_heads > 0, "WIDTH": width, "BLOCK": BLOCK}
+    _query_gradient[len(mask.query_blocks), heads](
+        queries, keys, values, output, gradient, log_sums, inner, query_gradient, mask.query_blocks, *windows,
+        mask.local_heads, scale, tokens, queries.stride(0), keys.stride(0), values.stride(0), gradient.stride(0),
+        query_gradient.stride(0),
         **options, num_warps=4, num_stages=2,
     )  # fmt: skip
-    _key_value_gradients[grid](
-        queries, keys, values, gradient, log_sums, inner, key_gradient, value_gradient, *mask[:4], mask.local_heads,
-        scale, tokens, queries.stride(0), keys.stride(0), values.stride(0), gradient.stride(0),
+    _key_value_gradients[len(mask.key_blocks), heads](
+        queries, keys, values, gradient, log_sums, inner, key_gradient, value_gradient, mask.key_blocks, *windows,
+        mask.local_heads, scale, tokens, queries.stride(0), keys.stride(0), values.stride(0), gradient.stride(0),
         key_gradient.stride(0), value_gradient.stride(0), **options, num_warps=4, num_stages=2,
     )  # fmt: skip
 
@@ -135,10 +135,11 @@ def _has_kernels(x: Tensor) -> bool:
 
 @torch.library.custom_op("focat::packed_attention", mutates_args=())
 def _attention(
-    qkv: Tensor, kv: Tensor | None, query_bounds: Tensor, key_bounds: Tensor, query_sentences: Tensor,
-    key_sentences: Tensor, longest: int, causal: bool, local_heads: int,
+    qkv: Tensor, kv: Tensor | None, query_bounds: Tensor, key_bounds: Tensor, query_blocks: Tensor,
+    key_blocks: Tensor, query_sentences: Tensor, key_sentences: Tensor, causal: bool, local_heads: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    mask = PackedMask(query_bounds, key_bounds, query_sentences, key_sentences, longest, causal, local_heads)
+    sides = query_bounds, key_bounds, query_blocks, key_blocks, query_sentences, key_sentences
+    mask = PackedMask(*sides, causal, local_heads)
     return _forward(*_queries_keys_values(qkv, kv), mask)
 
 
@@ -151,9 +152,11 @@ def _(qkv: Tensor, kv: Tensor | None, *mask: object) -> tuple[Tensor, Tensor]:
 @torch.library.custom_op("focat::packed_attention_backward", mutates_args=())
 def _attention_backward(
     gradient: Tensor, qkv: Tensor, kv: Tensor | None, output: Tensor, log_sums: Tensor, query_bounds: Tensor,
-    key_bounds: Tensor, query_sentences: Tensor, key_sentences: Tensor, longest: int, causal: bool, local_heads: int,
+    key_bounds: Tensor, query_blocks: Tensor, key_blocks: Tensor, query_sentences: Tensor, key_sentences: Tensor,
+    causal: bool, local_heads: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    mask = PackedMask(query_bounds, key_bounds, query_sentences, key_sentences, longest, causal, local_heads)
+    sides = query_bounds, key_bounds, query_blocks, key_blocks, query_sentences, key_sentences
+    mask = PackedMask(*sides, causal, local_heads)
     qkv_gradient = torch.empty(qkv.shape, dtype=qkv.dtype, device=qkv.device)
     kv_gradient = None if kv is None else torch.empty(kv.shape, dtype=kv.dtype, device=kv.device)
     gradients = _queries_keys_values(qkv_gradient, kv_gradient)
@@ -168,14 +171,14 @@ def _(gradient: Tensor, qkv: Tensor, kv: Tensor | None, *rest: object) -> tuple[
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     qkv, kv, *mask = inputs
-    ctx.save_for_backward(qkv, kv, *output, *mask[:4])
-    ctx.options = mask[4:]
+    ctx.save_for_backward(qkv, kv, *output, *mask[:6])
+    ctx.options = mask[6:]
 
 
 def _autograd(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
     qkv, kv, output, log_sums, *mask = ctx.saved_tensors
     first, second = _attention_backward(gradient, qkv, kv, output, log_sums, *mask, *ctx.options)
-    return first, None if kv is None else second, *[None] * 7
+    return first, None if kv is None else second, *[None] * 8
 
 
 _attention.register_autograd(_autograd, setup_context=_setup_context)
@@ -207,14 +210,14 @@ if triton is not None:
 
     @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
     def _attend(  # type: ignore[no-untyped-def]
-        queries, keys, values, output, log_sums, query_bounds, key_bounds, query_sentences, key_sentences,
+        queries, keys, values, output, log_sums, blocks, query_bounds, key_bounds, query_sentences, key_sentences,
         local_heads, scale, tokens, query_stride, key_stride, value_stride,
         CAUSAL: tl.constexpr, LOCAL: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
     ):  # fmt: skip
-        head, window = tl.program_id(1), tl.program_id(2)
-        row_start, row_end = tl.load(query_bounds + window), tl.load(query_bounds + window + 1)
-        first = row_start + tl.program_id(0) * BLOCK
-        if first < row_end:
+        block, head = tl.program_id(0), tl.program_id(1)
+        window, first = tl.load(blocks + 2 * block), tl.load(blocks + 2 * block + 1)
+        if window >= 0:
+            row_start, row_end = tl.load(query_bounds + window), tl.load(query_bounds + window + 1)
             column_start, column_end = tl.load(key_bounds + window), tl.load(key_bounds + window + 1)
             rows, entries = first + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
             inside = (rows < row_end)[:, None]
@@ -252,16 +255,16 @@ if triton is not None:
 
     @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
     def _query_gradient(  # type: ignore[no-untyped-def]
-        queries, keys, values, output, gradient, log_sums, inner, query_gradient, query_bounds, key_bounds,
+        queries, keys, values, output, gradient, log_sums, inner, query_gradient, blocks, query_bounds, key_bounds,
         query_sentences, key_sentences, local_heads, scale, tokens,
         query_stride, key_stride, value_stride, gradient_stride, query_gradient_stride,
         CAUSAL: tl.constexpr, LOCAL: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
     ):  # fmt: skip
         """Also stores the inner products of output and its gradient, which the gradients of keys need."""
-        head, window = tl.program_id(1), tl.program_id(2)
-        row_start, row_end = tl.load(query_bounds + window), tl.load(query_bounds + window + 1)
-        first = row_start + tl.program_id(0) * BLOCK
-        if first < row_end:
+        block, head = tl.program_id(0), tl.program_id(1)
+        window, first = tl.load(blocks + 2 * block), tl.load(blocks + 2 * block + 1)
+        if window >= 0:
+            row_start, row_end = tl.load(query_bounds + window), tl.load(query_bounds + window + 1)
             column_start, column_end = tl.load(key_bounds + window), tl.load(key_bounds + window + 1)
             rows, entries = first + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
             inside = (rows < row_end)[:, None]
@@ -295,15 +298,15 @@ if triton is not None:
 
     @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
     def _key_value_gradients(  # type: ignore[no-untyped-def]
-        queries, keys, values, gradient, log_sums, inner, key_gradient, value_gradient, query_bounds, key_bounds,
-        query_sentences, key_sentences, local_heads, scale, tokens,
+        queries, keys, values, gradient, log_sums, inner, key_gradient, value_gradient, blocks, query_bounds,
+        key_bounds, query_sentences, key_sentences, local_heads, scale, tokens,
         query_stride, key_stride, value_stride, gradient_stride, key_gradient_stride, value_gradient_stride,
         CAUSAL: tl.constexpr, LOCAL: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
     ):  # fmt: skip
-        head, window = tl.program_id(1), tl.program_id(2)
-        column_start, column_end = tl.load(key_bounds + window), tl.load(key_bounds + window + 1)
-        first = column_start + tl.program_id(0) * BLOCK
-        if first < column_end:
+        block, head = tl.program_id(0), tl.program_id(1)
+        window, first = tl.load(blocks + 2 * block), tl.load(blocks + 2 * block + 1)
+        if window >= 0:
+            column_start, column_end = tl.load(key_bounds + window), tl.load(key_bounds + window + 1)
             row_start, row_end = tl.load(query_bounds + window), tl.load(query_bounds + window + 1)
             columns, entries = first + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
             exists = (columns < column_end)[:, None]

@@ -55,7 +55,7 @@ class CapturedStep:
             self._capture(batch)
         self._load(batch, discount, scale)
         if first:
-            torch._foreach_zero_(self._gradients)
+            torch._foreach_zero_([self._sum_of_half, *self._sums_of_exact])
         if self._graph is None:
             self._compute()
         else:
@@ -68,7 +68,7 @@ class CapturedStep:
         device = next(self.step.parameters()).device
         self._batch = batch.map(lambda tensor: torch.empty_like(tensor, device=device))
         self._discount, self._scale = torch.zeros((), device=device), torch.zeros((), device=device)
-        self._gradients = self.master_weights.gradient_buffers()
+        self._make_gradients(list(self.step.parameters()))
         self._sums = torch.zeros(6, dtype=torch.float64, device=device)
         self._load(batch, self._discount, 0.0)
         stream: torch.cuda.Stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -87,6 +87,19 @@ class CapturedStep:
             torch.cuda.empty_cache()
             self.progress.log(f"no CUDA graph of the training step ({str(error).splitlines()[0]}); training is slower")
 
+    def _make_gradients(self, parameters: list[nn.Parameter]) -> None:
+        """Make float32 sums of gradients for all parameters; those of half precision are views of one tensor."""
+        half = [parameter for parameter in parameters if parameter.dtype != torch.float32]
+        sizes = [parameter.numel() for parameter in half]
+        self._sum_of_half = torch.zeros(sum(sizes), device=parameters[0].device)
+        views = iter(self._sum_of_half.split(sizes))
+        self._gradients = [
+            torch.zeros_like(each) if each.dtype == torch.float32 else next(views).view_as(each) for each in parameters
+        ]
+        self._sums_of_exact = [
+            sums for sums, each in zip(self._gradients, parameters, strict=True) if each.dtype == torch.float32
+        ]
+
     def _load(self, batch: PackedBatch, discount: Tensor, scale: float) -> None:
         """Copy a batch into the buffers, without waiting for the device."""
         for buffer, tensor in zip(_tensors(self._batch), _tensors(batch), strict=True):
@@ -97,11 +110,9 @@ class CapturedStep:
     def _compute(self) -> None:
         with self.autocast():
             total, smoothed, plain = self.step(self._batch.source, self._batch.target, self._discount)
-        parameters = list(self.step.parameters())
-        gradients = torch.autograd.grad(total * self._scale, parameters)
-        exact = [torch.empty_like(buffer) for buffer in self._gradients]
-        torch._foreach_copy_(exact, list(gradients))
-        torch._foreach_add_(self._gradients, exact)
+        gradients = torch.autograd.grad(total * self._scale, list(self.step.parameters()))
+        self._sum_of_half += torch.cat([each.flatten() for each in gradients if each.dtype != torch.float32])
+        torch._foreach_add_(self._sums_of_exact, [each for each in gradients if each.dtype == torch.float32])
         self._sums.copy_(LossSums.from_tokens(self._batch.target, smoothed, plain).sums)
 
 

@@ -1,6 +1,6 @@
 """The losses of a chunk and their gradient in one pass over the logits, for GPUs; elsewhere, plain torch.
 
-A row of logits is read once, stays in registers, and is overwritten by its gradient, for the least memory traffic.
+A row of logits is read once from memory and once more from the cache, and is overwritten by its gradient.
 `objective.losses_and_gradient` is the reference that it agrees with.
 """
 
@@ -18,12 +18,12 @@ try:
 except ImportError:  # a build of torch without GPUs
     triton = None
 
-_WIDEST = 1 << 16  # entries of a row that the registers of one block can hold
+_BLOCK = 4096  # entries of a row that a program holds at a time
 
 
 def fastest_kernel(device: torch.device, vocabulary: int, compiled: bool) -> Kernel:
     """The fastest implementation of `losses_and_gradient` for this device and vocabulary."""
-    if triton is not None and device.type == "cuda" and vocabulary <= _WIDEST:
+    if triton is not None and device.type == "cuda":
         return fused_losses_and_gradient
     return torch.compile(losses_and_gradient, dynamic=True) if compiled else losses_and_gradient
 
@@ -34,20 +34,10 @@ def fused_losses_and_gradient(
     """The same as `losses_and_gradient`; the gradient takes the place of the logits."""
     tokens, vocabulary = logits.shape
     smoothed, plain = (torch.empty(tokens, device=logits.device) for _ in range(2))
-    block = triton.next_power_of_2(vocabulary)
     _one_row[(tokens,)](
-        logits,
-        labels,
-        weights,
-        smoothed,
-        plain,
-        logits.stride(0),
-        vocabulary,
-        smoothing,
-        PAD,
-        block,
-        num_warps=min(32, max(4, block // 1024)),
-    )
+        logits, labels, weights, smoothed, plain, logits.stride(0), vocabulary, smoothing, PAD,
+        min(_BLOCK, triton.next_power_of_2(vocabulary)), num_warps=8,
+    )  # fmt: skip
     return smoothed, plain, logits
 
 
@@ -67,20 +57,32 @@ if triton is not None:
         BLOCK: tl.constexpr,
     ):
         row = tl.program_id(0).to(tl.int64)
-        column = tl.arange(0, BLOCK)
-        inside = column < vocabulary
-        place = logits + row * stride + column
+        place = logits + row * stride
         label = tl.load(labels + row)
-        values = tl.load(place, mask=inside, other=-float("inf")).to(tl.float32)
-        highest = tl.max(values, 0)
-        shares = tl.exp(values - highest)
-        total = tl.sum(shares, 0)
-        log_total = highest + tl.log(total)
-        mean = tl.sum(tl.where(inside, values, 0.0), 0) / vocabulary
-        loss = log_total - tl.sum(tl.where(column == label, values, 0.0), 0)
+        highest = tl.full([BLOCK], float("-inf"), tl.float32)  # in each column of the blocks, as total and sum
+        total = tl.zeros([BLOCK], tl.float32)
+        plain_sum = tl.zeros([BLOCK], tl.float32)
+        for start in range(0, vocabulary, BLOCK):
+            column = start + tl.arange(0, BLOCK)
+            inside = column < vocabulary
+            values = tl.load(place + column, mask=inside, other=-float("inf")).to(tl.float32)
+            higher = tl.maximum(highest, values)
+            reference = tl.where(higher == -float("inf"), 0.0, higher)
+            total = total * tl.exp(highest - reference) + tl.exp(values - reference)
+            plain_sum += tl.where(inside, values, 0.0)
+            highest = higher
+        peak = tl.max(highest, 0)
+        log_total = peak + tl.log(tl.sum(total * tl.exp(highest - peak), 0))
+        loss = log_total - tl.load(place + label).to(tl.float32)
+        mean = tl.sum(plain_sum, 0) / vocabulary
         real = tl.where(label == PADDING, 0.0, 1.0)
         tl.store(plain + row, loss * real)
         tl.store(smoothed + row, ((1 - smoothing) * loss + smoothing * (log_total - mean)) * real)
-        wanted = tl.where(column == label, 1 - smoothing, 0.0) + smoothing / vocabulary
-        gradient = (shares / total - wanted) * tl.load(weights + row)
-        tl.store(place, gradient.to(logits.dtype.element_ty), mask=inside)
+        weight = tl.load(weights + row)
+        for start in range(0, vocabulary, BLOCK):  # the row is still in the cache
+            column = start + tl.arange(0, BLOCK)
+            inside = column < vocabulary
+            values = tl.load(place + column, mask=inside, other=-float("inf")).to(tl.float32)
+            wanted = tl.where(column == label, 1 - smoothing, 0.0) + smoothing / vocabulary
+            gradient = (tl.exp(values - log_total) - wanted) * weight
+            tl.store(place + column, gradient.to(logits.dtype.element_ty), mask=inside)

@@ -38,10 +38,6 @@ class MasterWeights:
                     self._working.append(parameter)
                     parameter.data = parameter.data.to(torch.bfloat16)
 
-    def gradient_buffers(self) -> list[Tensor]:
-        """Float32 tensors for the gradients of all masters, in the order of the model's parameters."""
-        return [torch.zeros_like(parameter) for parameter in self.parameters.values()]
-
     def set_gradients(self, gradients: list[Tensor]) -> None:
         """Let these be the gradients of the masters, for the optimizer to read."""
         for parameter, gradient in zip(self.parameters.values(), gradients, strict=True):

@@ -30,6 +30,9 @@ class PaddedSequences:
         return self.map(lambda tensor: tensor.to(device, non_blocking=True))
 
 
+BLOCK = 64  # tokens of a packed window that a kernel takes at a time
+
+
 @dataclass(frozen=True)
 class PackedSequences:
     """One side of a batch of windows, as one row: `x1 <S> x2 … xn <E>` of each window, one window behind the other.
@@ -44,7 +47,7 @@ class PackedSequences:
     window: Tensor  # (1, tokens) number of each token's window
     current: Tensor  # (windows,) segment of the current sentence
     bounds: Tensor  # (windows + 1,) int32: where each window begins; the last ones may be empty
-    longest: int  # the most tokens that a window may have
+    blocks: Tensor  # (blocks, 2) int32: windows cut into `BLOCK` tokens: window and first token; -1 where none is left
 
     @property
     def current_segments(self) -> Tensor:
@@ -60,7 +63,7 @@ class PackedSequences:
             change(self.window),
             change(self.current),
             change(self.bounds),
-            self.longest,
+            change(self.blocks),
         )
 
     def to(self, device: str) -> PackedSequences:

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from focat.corpus.store import Sentences, Split
 from focat.corpus.vocabulary import END, PAD, SEPARATOR
-from focat.windows.batch import PackedBatch, PackedSequences
+from focat.windows.batch import BLOCK, PackedBatch, PackedSequences
 from focat.windows.corpus_windows import CorpusWindows, Indices, Span
 from focat.windows.splitmix64 import splitmix64
 
@@ -108,5 +109,15 @@ def _pack_side(
         torch.from_numpy(window)[None],
         torch.from_numpy(currents),
         torch.from_numpy(bounds.astype(np.int32)),
-        shape.longest,
+        torch.from_numpy(cut_blocks(bounds, capacity // BLOCK + shape.bounds)),
     )
+
+
+def cut_blocks(bounds: Indices, count: int) -> NDArray[np.int32]:
+    """Cut windows into blocks: window and first token of each, (count, 2); -1 behind the last."""
+    pieces = -(-np.diff(bounds) // BLOCK)  # (windows,)
+    window = np.repeat(np.arange(len(pieces)), pieces)
+    number = np.arange(len(window)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    blocks = np.full((count, 2), -1, np.int32)
+    blocks[: len(window), 0], blocks[: len(window), 1] = window, bounds[window] + BLOCK * number
+    return blocks

@@ -16,7 +16,7 @@ from focat.model.packed_attention import PackedMask, visible_keys
 from focat.training.objective import token_weights
 from focat.windows.batch import PackedBatch
 from focat.windows.corpus_windows import cut_windows, gather_batch
-from focat.windows.packing import gather_packed, packed_shape
+from focat.windows.packing import cut_blocks, gather_packed, packed_shape
 from tests.model.examples import VOCABULARY, tiny
 from tests.windows.corpora import build_split
 
@@ -74,8 +74,8 @@ def example(
     sentences = [torch.randint(0, 3, (sum(lengths),)).int() for lengths in (query_lengths, key_lengths)]
     if causal:
         bounds[1], sentences[1] = bounds[0], sentences[0]
-    tensors = [each.to(device) for each in (*bounds, *sentences)]
-    return PackedMask(*tensors, max(query_lengths + key_lengths), causal, local_heads)
+    blocks = [torch.from_numpy(cut_blocks(each.numpy(), 20)) for each in bounds]
+    return PackedMask(*(each.to(device) for each in (*bounds, *blocks, *sentences)), causal, local_heads)
 
 
 def attend_slowly(queries: Tensor, keys: Tensor, values: Tensor, mask: PackedMask) -> Tensor:
@@ -109,7 +109,9 @@ def test_attention_and_its_gradients(
     torch.manual_seed(0)
     mask = example(query_lengths, key_lengths or query_lengths, causal, local_heads, device)
     if key_lengths is None:
-        mask = mask._replace(key_bounds=mask.query_bounds, key_sentences=mask.query_sentences)
+        mask = mask._replace(
+            key_bounds=mask.query_bounds, key_blocks=mask.query_blocks, key_sentences=mask.query_sentences
+        )
     heads, width = 4, 16
     qkv = torch.randn(sum(query_lengths), 3 if key_lengths is None else 1, heads, width, device=device)
     inputs = [qkv] if key_lengths is None else [qkv, torch.randn(sum(key_lengths), 2, heads, width, device=device)]
@@ -119,7 +121,7 @@ def test_attention_and_its_gradients(
     found = packed_attention.packed_attention(inputs[0], mask, *inputs[1:])
     queries, keys, values = (x for each in inputs for x in each.unbind(1))
     expected = attend_slowly(queries, keys, values, mask)
-    close = {"atol": 1e-5, "rtol": 1e-4} if device == "cpu" else {"atol": 1e-2, "rtol": 1e-2}  # GPUs multiply in TF32
+    close = {"atol": 1e-5, "rtol": 1e-4} if device == "cpu" else {"atol": 3e-2, "rtol": 1e-2}  # GPUs multiply in TF32
     torch.testing.assert_close(found, expected, **close)
     for a, b in zip(
         torch.autograd.grad(found, inputs, gradient), torch.autograd.grad(expected, inputs, gradient), strict=True

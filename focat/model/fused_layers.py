@@ -19,6 +19,8 @@ except ImportError:  # a build of torch without GPUs
     triton = None
 
 _ROWS = 4  # that a program holds at a time
+_BACKWARD_ROWS = 4
+_WARPS = 4
 _PROGRAMS = 1056  # of a backward pass, each with sums of its own: 8 on each multiprocessor of a large GPU
 _ROUNDS = 7  # of Philox; the fewest that pass all tests of randomness (Salmon et al., 2011)
 
@@ -54,7 +56,7 @@ def _add_dropout_norm(
     _sum_and_norm[(triton.cdiv(rows, _ROWS),)](
         x, output, weight, bias, *outputs, seed, rows, 1 / (1 - rate),
         int(rate * (1 << 32)), epsilon,
-        QUARTER=width // 4, ROWS=_ROWS, ROUNDS=_ROUNDS, DROPOUT=rate > 0, NORM=weight is not None, num_warps=4,
+        QUARTER=width // 4, ROWS=_ROWS, ROUNDS=_ROUNDS, DROPOUT=rate > 0, NORM=weight is not None, num_warps=_WARPS,
     )  # fmt: skip
     return outputs
 
@@ -88,8 +90,8 @@ def _add_dropout_norm_backward(
     sums = total.new_empty(_PROGRAMS if weight is not None else 0, 2, width, dtype=torch.float32)
     _sum_and_norm_backward[(_PROGRAMS,)](
         total_gradient, gradient, total, kept, mean, inverse_deviation, weight, x_gradient, output_gradient, sums,
-        rows, 1 / (1 - rate), QUARTER=width // 4, ROWS=_ROWS, DROPOUT=rate > 0, NORM=gradient is not None,
-        TOTAL=total_gradient is not None, num_warps=4,
+        rows, 1 / (1 - rate), QUARTER=width // 4, ROWS=_BACKWARD_ROWS, DROPOUT=rate > 0,
+        NORM=gradient is not None, TOTAL=total_gradient is not None, num_warps=_WARPS,
     )  # fmt: skip
     return x_gradient, output_gradient, sums.sum(0)
 
@@ -143,7 +145,7 @@ def _relu_backward(gradient: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
     programs = max(1, _PROGRAMS * columns // width)
     sums = hidden.new_empty(programs, width, dtype=torch.float32)
     _mask_and_sum[(programs, triton.cdiv(width, columns))](
-        gradient, hidden, masked, sums, rows, width, ROWS=_ROWS, COLUMNS=columns, num_warps=4
+        gradient, hidden, masked, sums, rows, width, ROWS=_ROWS, COLUMNS=columns, num_warps=_WARPS
     )
     return masked, sums.sum(0)
 

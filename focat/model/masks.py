@@ -85,10 +85,7 @@ def packed_masks(
     elif settings.attention == "group":
         local_heads = [0 if layer in global_layers(settings, layers) else settings.heads for layer in range(layers)]
     sentences = query_sentence[0].int(), key_sentence[0].int()
-    return [
-        PackedMask(queries.bounds, keys.bounds, queries.blocks, keys.blocks, *sentences, causal, local)
-        for local in local_heads
-    ]
+    return [PackedMask(queries.bounds, keys.bounds, queries.blocks, *sentences, causal, local) for local in local_heads]
 
 
 def layer_masks(

@@ -23,6 +23,8 @@ try:
 except ImportError:  # a build of torch without GPUs
     triton = None
 
+_FORWARD = {"num_warps": 4, "num_stages": 2}
+_BACKWARD = {"num_warps": 4, "num_stages": 1}
 _LOG2_E = math.log2(math.e)
 _INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # kernels run on a CPU, slowly, for tests
 
@@ -33,7 +35,6 @@ class PackedMask(NamedTuple):
     query_bounds: Tensor  # (windows + 1,) int32: where the queries of each window begin
     key_bounds: Tensor  # (windows + 1,) int32
     query_blocks: Tensor  # (blocks, 2) int32: window and first query of each block, or -1
-    key_blocks: Tensor  # (blocks, 2) int32
     query_sentences: Tensor  # (queries,) int32, equal to those of the keys of the same sentence
     key_sentences: Tensor  # (keys,) int32
     causal: bool  # a query sees no later key; for self-attention
@@ -82,9 +83,9 @@ def _forward(queries: Tensor, keys: Tensor, values: Tensor, mask: PackedMask) ->
             log_sums[:, here] = sums
         return output, log_sums
     _attend[len(mask.query_blocks), heads](
-        queries, keys, values, output, log_sums, mask.query_blocks, *mask[:2], *mask[4:6], mask.local_heads, scale,
+        queries, keys, values, output, log_sums, mask.query_blocks, *mask[:2], *mask[3:5], mask.local_heads, scale,
         tokens, queries.stride(0), keys.stride(0), values.stride(0),
-        CAUSAL=mask.causal, LOCAL=mask.local_heads > 0, WIDTH=width, BLOCK=BLOCK, num_warps=4, num_stages=2,
+        CAUSAL=mask.causal, LOCAL=mask.local_heads > 0, WIDTH=width, BLOCK=BLOCK, **_FORWARD,
     )  # fmt: skip
     return output, log_sums
 
@@ -107,19 +108,13 @@ def _backward(
             key_gradient[there] = torch.einsum("hqk,qhd->khd", change, queries[here])
             value_gradient[there] = torch.einsum("hqk,qhd->khd", weights, gradient[here])
         return
-    inner = torch.empty_like(log_sums)  # (heads, queries): of output and its gradient
-    windows = *mask[:2], *mask[4:6]
-    options = {"CAUSAL": mask.causal, "LOCAL": mask.local_heads > 0, "WIDTH": width, "BLOCK": BLOCK}
-    _query_gradient[len(mask.query_blocks), heads](
-        queries, keys, values, output, gradient, log_sums, inner, query_gradient, mask.query_blocks, *windows,
-        mask.local_heads, scale, tokens, queries.stride(0), keys.stride(0), values.stride(0), gradient.stride(0),
-        query_gradient.stride(0),
-        **options, num_warps=4, num_stages=2,
-    )  # fmt: skip
-    _key_value_gradients[len(mask.key_blocks), heads](
-        queries, keys, values, gradient, log_sums, inner, key_gradient, value_gradient, mask.key_blocks, *windows,
-        mask.local_heads, scale, tokens, queries.stride(0), keys.stride(0), values.stride(0), gradient.stride(0),
-        key_gradient.stride(0), value_gradient.stride(0), **options, num_warps=4, num_stages=2,
+    windows = len(mask.query_bounds) - 1
+    partial = torch.empty((tokens, heads, width), dtype=torch.float32, device=queries.device)
+    _gradients[windows, heads](
+        queries, keys, values, output, gradient, log_sums, partial, query_gradient, key_gradient, value_gradient,
+        *mask[:2], *mask[3:5], mask.local_heads, scale, tokens, queries.stride(0), keys.stride(0), values.stride(0),
+        query_gradient.stride(0), key_gradient.stride(0), value_gradient.stride(0),
+        CAUSAL=mask.causal, LOCAL=mask.local_heads > 0, WIDTH=width, BLOCK=BLOCK, **_BACKWARD,
     )  # fmt: skip
 
 
@@ -136,9 +131,9 @@ def _has_kernels(x: Tensor) -> bool:
 @torch.library.custom_op("focat::packed_attention", mutates_args=())
 def _attention(
     qkv: Tensor, kv: Tensor | None, query_bounds: Tensor, key_bounds: Tensor, query_blocks: Tensor,
-    key_blocks: Tensor, query_sentences: Tensor, key_sentences: Tensor, causal: bool, local_heads: int,
+    query_sentences: Tensor, key_sentences: Tensor, causal: bool, local_heads: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    sides = query_bounds, key_bounds, query_blocks, key_blocks, query_sentences, key_sentences
+    sides = query_bounds, key_bounds, query_blocks, query_sentences, key_sentences
     mask = PackedMask(*sides, causal, local_heads)
     return _forward(*_queries_keys_values(qkv, kv), mask)
 
@@ -152,10 +147,10 @@ def _(qkv: Tensor, kv: Tensor | None, *mask: object) -> tuple[Tensor, Tensor]:
 @torch.library.custom_op("focat::packed_attention_backward", mutates_args=())
 def _attention_backward(
     gradient: Tensor, qkv: Tensor, kv: Tensor | None, output: Tensor, log_sums: Tensor, query_bounds: Tensor,
-    key_bounds: Tensor, query_blocks: Tensor, key_blocks: Tensor, query_sentences: Tensor, key_sentences: Tensor,
-    causal: bool, local_heads: int,
+    key_bounds: Tensor, query_blocks: Tensor, query_sentences: Tensor, key_sentences: Tensor, causal: bool,
+    local_heads: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    sides = query_bounds, key_bounds, query_blocks, key_blocks, query_sentences, key_sentences
+    sides = query_bounds, key_bounds, query_blocks, query_sentences, key_sentences
     mask = PackedMask(*sides, causal, local_heads)
     qkv_gradient = torch.empty(qkv.shape, dtype=qkv.dtype, device=qkv.device)
     kv_gradient = None if kv is None else torch.empty(kv.shape, dtype=kv.dtype, device=kv.device)
@@ -171,14 +166,14 @@ def _(gradient: Tensor, qkv: Tensor, kv: Tensor | None, *rest: object) -> tuple[
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     qkv, kv, *mask = inputs
-    ctx.save_for_backward(qkv, kv, *output, *mask[:6])
-    ctx.options = mask[6:]
+    ctx.save_for_backward(qkv, kv, *output, *mask[:5])
+    ctx.options = mask[5:]
 
 
 def _autograd(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
     qkv, kv, output, log_sums, *mask = ctx.saved_tensors
     first, second = _attention_backward(gradient, qkv, kv, output, log_sums, *mask, *ctx.options)
-    return first, None if kv is None else second, *[None] * 8
+    return first, None if kv is None else second, *[None] * 7
 
 
 _attention.register_autograd(_autograd, setup_context=_setup_context)
@@ -254,63 +249,21 @@ if triton is not None:
             tl.store(log_sums + head * tokens + rows, sums, mask=rows < row_end)
 
     @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-    def _query_gradient(  # type: ignore[no-untyped-def]
-        queries, keys, values, output, gradient, log_sums, inner, query_gradient, blocks, query_bounds, key_bounds,
-        query_sentences, key_sentences, local_heads, scale, tokens,
-        query_stride, key_stride, value_stride, gradient_stride, query_gradient_stride,
+    def _gradients(  # type: ignore[no-untyped-def]
+        queries, keys, values, output, gradient, log_sums, partial, query_gradient, key_gradient, value_gradient,
+        query_bounds, key_bounds, query_sentences, key_sentences, local_heads, scale, tokens,
+        query_stride, key_stride, value_stride, query_gradient_stride, key_gradient_stride, value_gradient_stride,
         CAUSAL: tl.constexpr, LOCAL: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
     ):  # fmt: skip
-        """Also stores the inner products of output and its gradient, which the gradients of keys need."""
-        block, head = tl.program_id(0), tl.program_id(1)
-        window, first = tl.load(blocks + 2 * block), tl.load(blocks + 2 * block + 1)
-        if window >= 0:
-            row_start, row_end = tl.load(query_bounds + window), tl.load(query_bounds + window + 1)
-            column_start, column_end = tl.load(key_bounds + window), tl.load(key_bounds + window + 1)
-            rows, entries = first + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
-            inside = (rows < row_end)[:, None]
-            part = head * WIDTH + entries[None, :]
-            query = tl.load(queries + rows[:, None] * query_stride + part, mask=inside, other=0.0)
-            incoming = tl.load(gradient + rows[:, None] * gradient_stride + part, mask=inside, other=0.0)
-            result = tl.load(output + rows[:, None] * (tl.num_programs(1) * WIDTH) + part, mask=inside, other=0.0)
-            product = tl.sum(incoming.to(tl.float32) * result.to(tl.float32), 1)
-            tl.store(inner + head * tokens + rows, product, mask=rows < row_end)
-            sums = tl.load(log_sums + head * tokens + rows, mask=rows < row_end, other=float("inf"))
-            summed = tl.zeros([BLOCK, WIDTH], tl.float32)
-            stop = column_end
-            if CAUSAL:
-                stop = tl.minimum(column_end, column_start + (first - row_start) + BLOCK)
-            for start in range(column_start, stop, BLOCK):
-                columns = start + tl.arange(0, BLOCK)
-                exists = (columns < column_end)[:, None]
-                key = tl.load(keys + columns[:, None] * key_stride + part, mask=exists, other=0.0)
-                value = tl.load(values + columns[:, None] * value_stride + part, mask=exists, other=0.0)
-                visible = _visible(
-                    rows, columns, row_end, column_end, row_start, column_start, query_sentences, key_sentences,
-                    head >= local_heads, CAUSAL, LOCAL,
-                )  # fmt: skip
-                weights = tl.exp2(tl.dot(query, tl.trans(key)) * scale - sums[:, None])
-                change = tl.dot(incoming, tl.trans(value)) - product[:, None]
-                change = tl.where(visible, weights * change, 0.0)
-                summed += tl.dot(change.to(key.dtype), key)
-            summed *= scale * 0.6931471805599453  # scale without the change of base
-            place = query_gradient + rows[:, None] * query_gradient_stride + part
-            tl.store(place, summed.to(query_gradient.dtype.element_ty), mask=inside)
-
-    @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-    def _key_value_gradients(  # type: ignore[no-untyped-def]
-        queries, keys, values, gradient, log_sums, inner, key_gradient, value_gradient, blocks, query_bounds,
-        key_bounds, query_sentences, key_sentences, local_heads, scale, tokens,
-        query_stride, key_stride, value_stride, gradient_stride, key_gradient_stride, value_gradient_stride,
-        CAUSAL: tl.constexpr, LOCAL: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
-    ):  # fmt: skip
-        block, head = tl.program_id(0), tl.program_id(1)
-        window, first = tl.load(blocks + 2 * block), tl.load(blocks + 2 * block + 1)
-        if window >= 0:
-            column_start, column_end = tl.load(key_bounds + window), tl.load(key_bounds + window + 1)
-            row_start, row_end = tl.load(query_bounds + window), tl.load(query_bounds + window + 1)
-            columns, entries = first + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
+        """One head of a window. The gradient of queries is a sum over blocks of keys, in `partial` until the last."""
+        window, head = tl.program_id(0), tl.program_id(1)
+        row_start, row_end = tl.load(query_bounds + window), tl.load(query_bounds + window + 1)
+        column_start, column_end = tl.load(key_bounds + window), tl.load(key_bounds + window + 1)
+        part = head * WIDTH + tl.arange(0, WIDTH)[None, :]
+        packed_stride = tl.num_programs(1) * WIDTH
+        for first in range(column_start, column_end, BLOCK):
+            columns = first + tl.arange(0, BLOCK)
             exists = (columns < column_end)[:, None]
-            part = head * WIDTH + entries[None, :]
             key = tl.load(keys + columns[:, None] * key_stride + part, mask=exists, other=0.0)
             value = tl.load(values + columns[:, None] * value_stride + part, mask=exists, other=0.0)
             key_sum = tl.zeros([BLOCK, WIDTH], tl.float32)
@@ -321,10 +274,12 @@ if triton is not None:
             for start in range(begin, row_end, BLOCK):
                 rows = start + tl.arange(0, BLOCK)
                 inside = (rows < row_end)[:, None]
+                place = rows[:, None] * packed_stride + part
                 query = tl.load(queries + rows[:, None] * query_stride + part, mask=inside, other=0.0)
-                incoming = tl.load(gradient + rows[:, None] * gradient_stride + part, mask=inside, other=0.0)
+                incoming = tl.load(gradient + place, mask=inside, other=0.0)
+                result = tl.load(output + place, mask=inside, other=0.0)
+                product = tl.sum(incoming.to(tl.float32) * result.to(tl.float32), 1)
                 sums = tl.load(log_sums + head * tokens + rows, mask=rows < row_end, other=float("inf"))
-                product = tl.load(inner + head * tokens + rows, mask=rows < row_end, other=0.0)
                 visible = _visible(
                     rows, columns, row_end, column_end, row_start, column_start, query_sentences, key_sentences,
                     head >= local_heads, CAUSAL, LOCAL,
@@ -333,9 +288,26 @@ if triton is not None:
                 weights = tl.where(visible, weights, 0.0)
                 value_sum += tl.dot(tl.trans(weights.to(incoming.dtype)), incoming)
                 change = weights * (tl.dot(incoming, tl.trans(value)) - product[:, None])
-                key_sum += tl.dot(tl.trans(change.to(query.dtype)), query)
+                change = change.to(query.dtype)
+                key_sum += tl.dot(tl.trans(change), query)
+                query_sum = tl.dot(change, key)
+                # the first and the last block of keys that these queries see
+                last = first + BLOCK >= column_end
+                if CAUSAL:
+                    last = last | (start - row_start == first - column_start)
+                query_sum += tl.load(partial + place, mask=inside & (first > column_start), other=0.0)
+                tl.store(partial + place, query_sum, mask=inside & (last == 0))
+                query_sum *= scale * 0.6931471805599453  # without the change of base
+                done = query_gradient + rows[:, None] * query_gradient_stride + part
+                tl.store(done, query_sum.to(query_gradient.dtype.element_ty), mask=inside & last)
             key_sum *= scale * 0.6931471805599453
-            place = key_gradient + columns[:, None] * key_gradient_stride + part
-            tl.store(place, key_sum.to(key_gradient.dtype.element_ty), mask=exists)
-            place = value_gradient + columns[:, None] * value_gradient_stride + part
-            tl.store(place, value_sum.to(value_gradient.dtype.element_ty), mask=exists)
+            done = key_gradient + columns[:, None] * key_gradient_stride + part
+            tl.store(done, key_sum.to(key_gradient.dtype.element_ty), mask=exists)
+            done = value_gradient + columns[:, None] * value_gradient_stride + part
+            tl.store(done, value_sum.to(value_gradient.dtype.element_ty), mask=exists)
+        if column_start == column_end:  # no keys: no gradient
+            for start in range(row_start, row_end, BLOCK):
+                rows = start + tl.arange(0, BLOCK)
+                done = query_gradient + rows[:, None] * query_gradient_stride + part
+                nothing = tl.zeros([BLOCK, WIDTH], query_gradient.dtype.element_ty)
+                tl.store(done, nothing, mask=(rows < row_end)[:, None])

@@ -92,7 +92,7 @@ class CapturedStep:
         half = [parameter for parameter in parameters if parameter.dtype != torch.float32]
         sizes = [parameter.numel() for parameter in half]
         self._sum_of_half = torch.zeros(sum(sizes), device=parameters[0].device)
-        views = iter(self._sum_of_half.split(sizes))
+        views = iter(torch.split(self._sum_of_half, sizes))
         self._gradients = [
             torch.zeros_like(each) if each.dtype == torch.float32 else next(views).view_as(each) for each in parameters
         ]

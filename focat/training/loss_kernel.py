@@ -18,6 +18,7 @@ try:
 except ImportError:  # a build of torch without GPUs
     triton = None
 
+_WARPS = 8
 _BLOCK = 4096  # entries of a row that a program holds at a time
 
 
@@ -36,7 +37,7 @@ def fused_losses_and_gradient(
     smoothed, plain = (torch.empty(tokens, device=logits.device) for _ in range(2))
     _one_row[(tokens,)](
         logits, labels, weights, smoothed, plain, logits.stride(0), vocabulary, smoothing, PAD,
-        min(_BLOCK, triton.next_power_of_2(vocabulary)), num_warps=8,
+        min(_BLOCK, triton.next_power_of_2(vocabulary)), num_warps=_WARPS,
     )  # fmt: skip
     return smoothed, plain, logits
 

@@ -19,9 +19,10 @@ except ImportError:  # a build of torch without GPUs
     triton = None
 
 _ROWS = 4  # that a program holds at a time
-_BACKWARD_ROWS = 4
+_BACKWARD_ROWS = 1
+_BACKWARD_WARPS = 2
 _WARPS = 4
-_PROGRAMS = 1056  # of a backward pass, each with sums of its own: 8 on each multiprocessor of a large GPU
+_PROGRAMS = 2112  # of a backward pass, each with sums of its own: 16 on each multiprocessor of a large GPU
 _ROUNDS = 7  # of Philox; the fewest that pass all tests of randomness (Salmon et al., 2011)
 
 
@@ -91,7 +92,7 @@ def _add_dropout_norm_backward(
     _sum_and_norm_backward[(_PROGRAMS,)](
         total_gradient, gradient, total, kept, mean, inverse_deviation, weight, x_gradient, output_gradient, sums,
         rows, 1 / (1 - rate), QUARTER=width // 4, ROWS=_BACKWARD_ROWS, DROPOUT=rate > 0,
-        NORM=gradient is not None, TOTAL=total_gradient is not None, num_warps=_WARPS,
+        NORM=gradient is not None, TOTAL=total_gradient is not None, num_warps=_BACKWARD_WARPS,
     )  # fmt: skip
     return x_gradient, output_gradient, sums.sum(0)
 
@@ -142,7 +143,7 @@ def _relu_backward(gradient: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
     rows, width = hidden.shape
     masked = torch.empty_like(hidden)
     columns = min(512, width)
-    programs = max(1, _PROGRAMS * columns // width)
+    programs = max(1, _PROGRAMS // 4 * columns // width)
     sums = hidden.new_empty(programs, width, dtype=torch.float32)
     _mask_and_sum[(programs, triton.cdiv(width, columns))](
         gradient, hidden, masked, sums, rows, width, ROWS=_ROWS, COLUMNS=columns, num_warps=_WARPS

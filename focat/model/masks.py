@@ -12,7 +12,7 @@ from torch import Tensor
 from focat.config.schema import ModelSettings
 from focat.corpus.vocabulary import SEPARATOR
 from focat.errors import FocatError
-from focat.model.packed_attention import PackedMask
+from focat.model.packed_attention import PackedMask, block_table
 from focat.windows.batch import PackedSequences, Sequences
 
 
@@ -85,7 +85,11 @@ def packed_masks(
     elif settings.attention == "group":
         local_heads = [0 if layer in global_layers(settings, layers) else settings.heads for layer in range(layers)]
     sentences = query_sentence[0].int(), key_sentence[0].int()
-    return [PackedMask(queries.bounds, keys.bounds, queries.blocks, *sentences, causal, local) for local in local_heads]
+    tables = (
+        block_table(queries.blocks, queries.bounds, keys.bounds),
+        block_table(keys.blocks, keys.bounds, queries.bounds),
+    )
+    return [PackedMask(queries.bounds, keys.bounds, *tables, *sentences, causal, local) for local in local_heads]
 
 
 def layer_masks(

@@ -23,8 +23,9 @@ try:
 except ImportError:  # a build of torch without GPUs
     triton = None
 
+_GROUP = 4  # heads of a program
 _FORWARD = {"num_warps": 4, "num_stages": 2}
-_BACKWARD = {"num_warps": 4, "num_stages": 1}
+_BACKWARD = {"num_warps": 4, "num_stages": 2}
 _LOG2_E = math.log2(math.e)
 _INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # kernels run on a CPU, slowly, for tests
 
@@ -34,11 +35,28 @@ class PackedMask(NamedTuple):
 
     query_bounds: Tensor  # (windows + 1,) int32: where the queries of each window begin
     key_bounds: Tensor  # (windows + 1,) int32
-    query_blocks: Tensor  # (blocks, 2) int32: window and first query of each block, or -1
+    query_blocks: Tensor  # (blocks, 5) int32, see `block_table`
+    key_blocks: Tensor  # (blocks, 5) int32
     query_sentences: Tensor  # (queries,) int32, equal to those of the keys of the same sentence
     key_sentences: Tensor  # (keys,) int32
     causal: bool  # a query sees no later key; for self-attention
     local_heads: int  # the first so many heads see only the keys of their own sentence
+
+
+def block_table(blocks: Tensor, bounds: Tensor, other_bounds: Tensor) -> Tensor:
+    """What a kernel must know of each block of one side, (blocks, 5) int32.
+
+    Args:
+        blocks: (blocks, 2) window and first token of each block; -1 where there is none.
+        bounds: (windows + 1,) where each window begins on this side.
+        other_bounds: the same on the side that is attended to, or from.
+
+    Returns:
+        First token of the block; first and last token, exclusive, of its window on both sides. 0 where there is none.
+    """
+    window = blocks[:, 0].long().clamp(min=0)
+    ranges = bounds[window], bounds[window + 1], other_bounds[window], other_bounds[window + 1]
+    return torch.stack((blocks[:, 1], *ranges), 1) * (blocks[:, :1] >= 0)
 
 
 def packed_attention(qkv: Tensor, mask: PackedMask, kv: Tensor | None = None) -> Tensor:
@@ -82,10 +100,11 @@ def _forward(queries: Tensor, keys: Tensor, values: Tensor, mask: PackedMask) ->
             output[here] = torch.einsum("hqk,khd->qhd", torch.exp2(scores - sums[..., None]), values[there])
             log_sums[:, here] = sums
         return output, log_sums
-    _attend[len(mask.query_blocks), heads](
-        queries, keys, values, output, log_sums, mask.query_blocks, *mask[:2], *mask[3:5], mask.local_heads, scale,
-        tokens, queries.stride(0), keys.stride(0), values.stride(0),
-        CAUSAL=mask.causal, LOCAL=mask.local_heads > 0, WIDTH=width, BLOCK=BLOCK, **_FORWARD,
+    group = _heads_of_a_program(heads)
+    _attend[len(mask.query_blocks), heads // group](
+        queries, keys, values, output, log_sums, mask.query_blocks, *mask[4:6], mask.local_heads, scale, tokens,
+        heads, queries.stride(0), keys.stride(0), values.stride(0),
+        CAUSAL=mask.causal, LOCAL=mask.local_heads > 0, WIDTH=width, BLOCK=BLOCK, GROUP=group, **_FORWARD,
     )  # fmt: skip
     return output, log_sums
 
@@ -108,14 +127,24 @@ def _backward(
             key_gradient[there] = torch.einsum("hqk,qhd->khd", change, queries[here])
             value_gradient[there] = torch.einsum("hqk,qhd->khd", weights, gradient[here])
         return
-    windows = len(mask.query_bounds) - 1
-    partial = torch.empty((tokens, heads, width), dtype=torch.float32, device=queries.device)
-    _gradients[windows, heads](
-        queries, keys, values, output, gradient, log_sums, partial, query_gradient, key_gradient, value_gradient,
-        *mask[:2], *mask[3:5], mask.local_heads, scale, tokens, queries.stride(0), keys.stride(0), values.stride(0),
-        query_gradient.stride(0), key_gradient.stride(0), value_gradient.stride(0),
-        CAUSAL=mask.causal, LOCAL=mask.local_heads > 0, WIDTH=width, BLOCK=BLOCK, **_BACKWARD,
+    inner = torch.empty_like(log_sums)  # (heads, queries): products of output and its gradient
+    group = _heads_of_a_program(heads)
+    options = {"CAUSAL": mask.causal, "LOCAL": mask.local_heads > 0, "WIDTH": width, "BLOCK": BLOCK, "GROUP": group}
+    _query_gradient[len(mask.query_blocks), heads // group](
+        queries, keys, values, output, gradient, log_sums, inner, query_gradient, mask.query_blocks, *mask[4:6],
+        mask.local_heads, scale, tokens, heads, queries.stride(0), keys.stride(0), values.stride(0),
+        query_gradient.stride(0), **options, **_BACKWARD,
     )  # fmt: skip
+    _key_value_gradients[len(mask.key_blocks), heads // group](
+        queries, keys, values, gradient, log_sums, inner, key_gradient, value_gradient, mask.key_blocks, *mask[4:6],
+        mask.local_heads, scale, tokens, heads, queries.stride(0), keys.stride(0), values.stride(0),
+        key_gradient.stride(0), value_gradient.stride(0), **options, **_BACKWARD,
+    )  # fmt: skip
+
+
+def _heads_of_a_program(heads: int) -> int:
+    """Enough to load the next while one is computed, and few enough to keep a GPU busy."""
+    return next(group for group in (_GROUP, 2, 1) if heads % group == 0)
 
 
 def has_packed_kernels(settings: ModelSettings) -> bool:
@@ -131,9 +160,9 @@ def _has_kernels(x: Tensor) -> bool:
 @torch.library.custom_op("focat::packed_attention", mutates_args=())
 def _attention(
     qkv: Tensor, kv: Tensor | None, query_bounds: Tensor, key_bounds: Tensor, query_blocks: Tensor,
-    query_sentences: Tensor, key_sentences: Tensor, causal: bool, local_heads: int,
+    key_blocks: Tensor, query_sentences: Tensor, key_sentences: Tensor, causal: bool, local_heads: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    sides = query_bounds, key_bounds, query_blocks, query_sentences, key_sentences
+    sides = query_bounds, key_bounds, query_blocks, key_blocks, query_sentences, key_sentences
     mask = PackedMask(*sides, causal, local_heads)
     return _forward(*_queries_keys_values(qkv, kv), mask)
 
@@ -147,10 +176,10 @@ def _(qkv: Tensor, kv: Tensor | None, *mask: object) -> tuple[Tensor, Tensor]:
 @torch.library.custom_op("focat::packed_attention_backward", mutates_args=())
 def _attention_backward(
     gradient: Tensor, qkv: Tensor, kv: Tensor | None, output: Tensor, log_sums: Tensor, query_bounds: Tensor,
-    key_bounds: Tensor, query_blocks: Tensor, query_sentences: Tensor, key_sentences: Tensor, causal: bool,
-    local_heads: int,
+    key_bounds: Tensor, query_blocks: Tensor, key_blocks: Tensor, query_sentences: Tensor, key_sentences: Tensor,
+    causal: bool, local_heads: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    sides = query_bounds, key_bounds, query_blocks, query_sentences, key_sentences
+    sides = query_bounds, key_bounds, query_blocks, key_blocks, query_sentences, key_sentences
     mask = PackedMask(*sides, causal, local_heads)
     qkv_gradient = torch.empty(qkv.shape, dtype=qkv.dtype, device=qkv.device)
     kv_gradient = None if kv is None else torch.empty(kv.shape, dtype=kv.dtype, device=kv.device)
@@ -166,14 +195,14 @@ def _(gradient: Tensor, qkv: Tensor, kv: Tensor | None, *rest: object) -> tuple[
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     qkv, kv, *mask = inputs
-    ctx.save_for_backward(qkv, kv, *output, *mask[:5])
-    ctx.options = mask[5:]
+    ctx.save_for_backward(qkv, kv, *output, *mask[:6])
+    ctx.options = mask[6:]
 
 
 def _autograd(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
     qkv, kv, output, log_sums, *mask = ctx.saved_tensors
     first, second = _attention_backward(gradient, qkv, kv, output, log_sums, *mask, *ctx.options)
-    return first, None if kv is None else second, *[None] * 7
+    return first, None if kv is None else second, *[None] * 8
 
 
 _attention.register_autograd(_autograd, setup_context=_setup_context)
@@ -205,28 +234,30 @@ if triton is not None:
 
     @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
     def _attend(  # type: ignore[no-untyped-def]
-        queries, keys, values, output, log_sums, blocks, query_bounds, key_bounds, query_sentences, key_sentences,
-        local_heads, scale, tokens, query_stride, key_stride, value_stride,
-        CAUSAL: tl.constexpr, LOCAL: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
+        queries, keys, values, output, log_sums, blocks, query_sentences, key_sentences, local_heads, scale, tokens,
+        heads, query_stride, key_stride, value_stride,
+        CAUSAL: tl.constexpr, LOCAL: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr,
     ):  # fmt: skip
-        block, head = tl.program_id(0), tl.program_id(1)
-        window, first = tl.load(blocks + 2 * block), tl.load(blocks + 2 * block + 1)
-        if window >= 0:
-            row_start, row_end = tl.load(query_bounds + window), tl.load(query_bounds + window + 1)
-            column_start, column_end = tl.load(key_bounds + window), tl.load(key_bounds + window + 1)
+        """A block of queries, some of its heads: one step for each head and block of keys."""
+        block = blocks + 5 * tl.program_id(0)
+        first, row_start, row_end = tl.load(block), tl.load(block + 1), tl.load(block + 2)
+        column_start, column_end = tl.load(block + 3), tl.load(block + 4)
+        if first < row_end:
             rows, entries = first + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
             inside = (rows < row_end)[:, None]
-            part = head * WIDTH + entries[None, :]
-            query = tl.load(queries + rows[:, None] * query_stride + part, mask=inside, other=0.0)
-            highest = tl.full([BLOCK], float("-inf"), tl.float32)
-            total = tl.zeros([BLOCK], tl.float32)
-            summed = tl.zeros([BLOCK, WIDTH], tl.float32)
             stop = column_end
             if CAUSAL:
                 stop = tl.minimum(column_end, column_start + (first - row_start) + BLOCK)
-            for start in range(column_start, stop, BLOCK):
-                columns = start + tl.arange(0, BLOCK)
+            count = tl.maximum(tl.cdiv(stop - column_start, BLOCK), 1)  # one block without keys gives zeros
+            highest = tl.full([BLOCK], float("-inf"), tl.float32)
+            total = tl.zeros([BLOCK], tl.float32)
+            summed = tl.zeros([BLOCK, WIDTH], tl.float32)
+            for step in range(0, GROUP * count):
+                head, number = tl.program_id(1) * GROUP + step // count, step % count
+                part = head * WIDTH + entries[None, :]
+                columns = column_start + number * BLOCK + tl.arange(0, BLOCK)
                 exists = (columns < column_end)[:, None]
+                query = tl.load(queries + rows[:, None] * query_stride + part, mask=inside, other=0.0)
                 key = tl.load(keys + columns[:, None] * key_stride + part, mask=exists, other=0.0)
                 value = tl.load(values + columns[:, None] * value_stride + part, mask=exists, other=0.0)
                 visible = _visible(
@@ -234,6 +265,7 @@ if triton is not None:
                     head >= local_heads, CAUSAL, LOCAL,
                 )  # fmt: skip
                 scores = tl.where(visible, tl.dot(query, tl.trans(key)) * scale, float("-inf"))
+                highest = tl.where(number == 0, float("-inf"), highest)  # what came before is forgotten
                 higher = tl.maximum(highest, tl.max(scores, 1))
                 reference = tl.where(higher == float("-inf"), 0.0, higher)
                 weights = tl.exp2(scores - reference[:, None])
@@ -241,73 +273,104 @@ if triton is not None:
                 total = total * kept + tl.sum(weights, 1)
                 summed = summed * kept[:, None] + tl.dot(weights.to(value.dtype), value)
                 highest = higher
-            seen = total > 0
-            result = summed / tl.where(seen, total, 1.0)[:, None]
-            place = output + rows[:, None] * (tl.num_programs(1) * WIDTH) + part
-            tl.store(place, result.to(output.dtype.element_ty), mask=inside)
-            sums = tl.where(seen, highest + tl.log2(tl.where(seen, total, 1.0)), float("inf"))
-            tl.store(log_sums + head * tokens + rows, sums, mask=rows < row_end)
+                last = number == count - 1
+                seen = total > 0
+                result = summed / tl.where(seen, total, 1.0)[:, None]
+                place = output + rows[:, None] * (heads * WIDTH) + part
+                tl.store(place, result.to(output.dtype.element_ty), mask=inside & last)
+                sums = tl.where(seen, highest + tl.log2(tl.where(seen, total, 1.0)), float("inf"))
+                tl.store(log_sums + head * tokens + rows, sums, mask=(rows < row_end) & last)
 
     @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-    def _gradients(  # type: ignore[no-untyped-def]
-        queries, keys, values, output, gradient, log_sums, partial, query_gradient, key_gradient, value_gradient,
-        query_bounds, key_bounds, query_sentences, key_sentences, local_heads, scale, tokens,
-        query_stride, key_stride, value_stride, query_gradient_stride, key_gradient_stride, value_gradient_stride,
-        CAUSAL: tl.constexpr, LOCAL: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
+    def _query_gradient(  # type: ignore[no-untyped-def]
+        queries, keys, values, output, gradient, log_sums, inner, query_gradient, blocks, query_sentences,
+        key_sentences, local_heads, scale, tokens, heads, query_stride, key_stride, value_stride,
+        query_gradient_stride,
+        CAUSAL: tl.constexpr, LOCAL: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr,
     ):  # fmt: skip
-        """One head of a window. The gradient of queries is a sum over blocks of keys, in `partial` until the last."""
-        window, head = tl.program_id(0), tl.program_id(1)
-        row_start, row_end = tl.load(query_bounds + window), tl.load(query_bounds + window + 1)
-        column_start, column_end = tl.load(key_bounds + window), tl.load(key_bounds + window + 1)
-        part = head * WIDTH + tl.arange(0, WIDTH)[None, :]
-        packed_stride = tl.num_programs(1) * WIDTH
-        for first in range(column_start, column_end, BLOCK):
-            columns = first + tl.arange(0, BLOCK)
-            exists = (columns < column_end)[:, None]
-            key = tl.load(keys + columns[:, None] * key_stride + part, mask=exists, other=0.0)
-            value = tl.load(values + columns[:, None] * value_stride + part, mask=exists, other=0.0)
-            key_sum = tl.zeros([BLOCK, WIDTH], tl.float32)
-            value_sum = tl.zeros([BLOCK, WIDTH], tl.float32)
-            begin = row_start
+        """Also stores the inner products of output and its gradient, which the gradients of keys need."""
+        block = blocks + 5 * tl.program_id(0)
+        first, row_start, row_end = tl.load(block), tl.load(block + 1), tl.load(block + 2)
+        column_start, column_end = tl.load(block + 3), tl.load(block + 4)
+        if first < row_end:
+            rows, entries = first + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
+            inside = (rows < row_end)[:, None]
+            stop = column_end
             if CAUSAL:
-                begin = row_start + (first - column_start)
-            for start in range(begin, row_end, BLOCK):
-                rows = start + tl.arange(0, BLOCK)
-                inside = (rows < row_end)[:, None]
-                place = rows[:, None] * packed_stride + part
+                stop = tl.minimum(column_end, column_start + (first - row_start) + BLOCK)
+            count = tl.maximum(tl.cdiv(stop - column_start, BLOCK), 1)
+            summed = tl.zeros([BLOCK, WIDTH], tl.float32)
+            for step in range(0, GROUP * count):
+                head, number = tl.program_id(1) * GROUP + step // count, step % count
+                part = head * WIDTH + entries[None, :]
+                columns = column_start + number * BLOCK + tl.arange(0, BLOCK)
+                exists = (columns < column_end)[:, None]
+                place = rows[:, None] * (heads * WIDTH) + part
                 query = tl.load(queries + rows[:, None] * query_stride + part, mask=inside, other=0.0)
                 incoming = tl.load(gradient + place, mask=inside, other=0.0)
                 result = tl.load(output + place, mask=inside, other=0.0)
-                product = tl.sum(incoming.to(tl.float32) * result.to(tl.float32), 1)
+                key = tl.load(keys + columns[:, None] * key_stride + part, mask=exists, other=0.0)
+                value = tl.load(values + columns[:, None] * value_stride + part, mask=exists, other=0.0)
                 sums = tl.load(log_sums + head * tokens + rows, mask=rows < row_end, other=float("inf"))
+                product = tl.sum(incoming.to(tl.float32) * result.to(tl.float32), 1)
+                visible = _visible(
+                    rows, columns, row_end, column_end, row_start, column_start, query_sentences, key_sentences,
+                    head >= local_heads, CAUSAL, LOCAL,
+                )  # fmt: skip
+                weights = tl.exp2(tl.dot(query, tl.trans(key)) * scale - sums[:, None])
+                change = weights * (tl.dot(incoming, tl.trans(value)) - product[:, None])
+                change = tl.where(visible, change, 0.0).to(key.dtype)
+                summed = tl.dot(change, key, tl.where(number == 0, 0.0, summed))
+                last = number == count - 1
+                done = query_gradient + rows[:, None] * query_gradient_stride + part
+                found = summed * (scale * 0.6931471805599453)  # without the change of base
+                tl.store(done, found.to(query_gradient.dtype.element_ty), mask=inside & last)
+                tl.store(inner + head * tokens + rows, product, mask=(rows < row_end) & last)
+
+    @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+    def _key_value_gradients(  # type: ignore[no-untyped-def]
+        queries, keys, values, gradient, log_sums, inner, key_gradient, value_gradient, blocks, query_sentences,
+        key_sentences, local_heads, scale, tokens, heads, query_stride, key_stride, value_stride,
+        key_gradient_stride, value_gradient_stride,
+        CAUSAL: tl.constexpr, LOCAL: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr,
+    ):  # fmt: skip
+        """A block of keys, some of its heads: one step for each head and block of queries."""
+        block = blocks + 5 * tl.program_id(0)
+        first, column_start, column_end = tl.load(block), tl.load(block + 1), tl.load(block + 2)
+        row_start, row_end = tl.load(block + 3), tl.load(block + 4)
+        if first < column_end:
+            columns, entries = first + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
+            exists = (columns < column_end)[:, None]
+            begin = row_start
+            if CAUSAL:
+                begin = row_start + (first - column_start)
+            count = tl.maximum(tl.cdiv(row_end - begin, BLOCK), 1)
+            key_sum = tl.zeros([BLOCK, WIDTH], tl.float32)
+            value_sum = tl.zeros([BLOCK, WIDTH], tl.float32)
+            for step in range(0, GROUP * count):
+                head, number = tl.program_id(1) * GROUP + step // count, step % count
+                part = head * WIDTH + entries[None, :]
+                rows = begin + number * BLOCK + tl.arange(0, BLOCK)
+                inside = (rows < row_end)[:, None]
+                key = tl.load(keys + columns[:, None] * key_stride + part, mask=exists, other=0.0)
+                value = tl.load(values + columns[:, None] * value_stride + part, mask=exists, other=0.0)
+                query = tl.load(queries + rows[:, None] * query_stride + part, mask=inside, other=0.0)
+                incoming = tl.load(gradient + rows[:, None] * (heads * WIDTH) + part, mask=inside, other=0.0)
+                sums = tl.load(log_sums + head * tokens + rows, mask=rows < row_end, other=float("inf"))
+                product = tl.load(inner + head * tokens + rows, mask=rows < row_end, other=0.0)
                 visible = _visible(
                     rows, columns, row_end, column_end, row_start, column_start, query_sentences, key_sentences,
                     head >= local_heads, CAUSAL, LOCAL,
                 )  # fmt: skip
                 weights = tl.exp2(tl.dot(query, tl.trans(key)) * scale - sums[:, None])
                 weights = tl.where(visible, weights, 0.0)
-                value_sum += tl.dot(tl.trans(weights.to(incoming.dtype)), incoming)
-                change = weights * (tl.dot(incoming, tl.trans(value)) - product[:, None])
-                change = change.to(query.dtype)
-                key_sum += tl.dot(tl.trans(change), query)
-                query_sum = tl.dot(change, key)
-                # the first and the last block of keys that these queries see
-                last = first + BLOCK >= column_end
-                if CAUSAL:
-                    last = last | (start - row_start == first - column_start)
-                query_sum += tl.load(partial + place, mask=inside & (first > column_start), other=0.0)
-                tl.store(partial + place, query_sum, mask=inside & (last == 0))
-                query_sum *= scale * 0.6931471805599453  # without the change of base
-                done = query_gradient + rows[:, None] * query_gradient_stride + part
-                tl.store(done, query_sum.to(query_gradient.dtype.element_ty), mask=inside & last)
-            key_sum *= scale * 0.6931471805599453
-            done = key_gradient + columns[:, None] * key_gradient_stride + part
-            tl.store(done, key_sum.to(key_gradient.dtype.element_ty), mask=exists)
-            done = value_gradient + columns[:, None] * value_gradient_stride + part
-            tl.store(done, value_sum.to(value_gradient.dtype.element_ty), mask=exists)
-        if column_start == column_end:  # no keys: no gradient
-            for start in range(row_start, row_end, BLOCK):
-                rows = start + tl.arange(0, BLOCK)
-                done = query_gradient + rows[:, None] * query_gradient_stride + part
-                nothing = tl.zeros([BLOCK, WIDTH], query_gradient.dtype.element_ty)
-                tl.store(done, nothing, mask=(rows < row_end)[:, None])
+                change = (weights * (tl.dot(incoming, tl.trans(value)) - product[:, None])).to(query.dtype)
+                weights = tl.trans(weights.to(incoming.dtype))
+                value_sum = tl.dot(weights, incoming, tl.where(number == 0, 0.0, value_sum))
+                key_sum = tl.dot(tl.trans(change), query, tl.where(number == 0, 0.0, key_sum))
+                last = exists & (number == count - 1)
+                done = key_gradient + columns[:, None] * key_gradient_stride + part
+                found = key_sum * (scale * 0.6931471805599453)
+                tl.store(done, found.to(key_gradient.dtype.element_ty), mask=last)
+                done = value_gradient + columns[:, None] * value_gradient_stride + part
+                tl.store(done, value_sum.to(value_gradient.dtype.element_ty), mask=last)

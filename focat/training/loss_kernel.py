@@ -60,20 +60,18 @@ if triton is not None:
         row = tl.program_id(0).to(tl.int64)
         place = logits + row * stride
         label = tl.load(labels + row)
-        highest = tl.full([BLOCK], float("-inf"), tl.float32)  # in each column of the blocks, as total and sum
-        total = tl.zeros([BLOCK], tl.float32)
+        highest = tl.load(place).to(tl.float32)
+        total = tl.zeros([BLOCK], tl.float32)  # in each column of the blocks, as the plain sum
         plain_sum = tl.zeros([BLOCK], tl.float32)
         for start in range(0, vocabulary, BLOCK):
             column = start + tl.arange(0, BLOCK)
             inside = column < vocabulary
             values = tl.load(place + column, mask=inside, other=-float("inf")).to(tl.float32)
-            higher = tl.maximum(highest, values)
-            reference = tl.where(higher == -float("inf"), 0.0, higher)
-            total = total * tl.exp(highest - reference) + tl.exp(values - reference)
+            higher = tl.maximum(highest, tl.max(values, 0))
+            total = total * tl.exp(highest - higher) + tl.exp(values - higher)
             plain_sum += tl.where(inside, values, 0.0)
             highest = higher
-        peak = tl.max(highest, 0)
-        log_total = peak + tl.log(tl.sum(total * tl.exp(highest - peak), 0))
+        log_total = highest + tl.log(tl.sum(total, 0))
         loss = log_total - tl.load(place + label).to(tl.float32)
         mean = tl.sum(plain_sum, 0) / vocabulary
         real = tl.where(label == PADDING, 0.0, 1.0)

@@ -30,6 +30,9 @@ class TrainingStep(nn.Module):
             torch.fx.experimental._config.use_duck_shape = False  # equal lengths may differ in the next batch
             for layer in (*model.encoder, *model.decoder):
                 layer.compile(dynamic=not packed, options=_COMPILER)  # one compilation serves all layers of a stack
+            if packed:
+                embed = torch.compile(model._embed, dynamic=False, options=_COMPILER)
+                model._embed = embed  # type: ignore[method-assign]
 
     def forward(self, source: Sequences, target: Sequences, discount: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The forward pass.

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from focat.config.schema import WindowSettings
 from focat.model import packed_attention
-from focat.model.packed_attention import PackedMask, visible_keys
+from focat.model.packed_attention import PackedMask, block_table, visible_keys
 from focat.training.objective import token_weights
 from focat.windows.batch import PackedBatch
 from focat.windows.corpus_windows import cut_windows, gather_batch
@@ -74,8 +74,9 @@ def example(
     sentences = [torch.randint(0, 3, (sum(lengths),)).int() for lengths in (query_lengths, key_lengths)]
     if causal:
         bounds[1], sentences[1] = bounds[0], sentences[0]
-    blocks = torch.from_numpy(cut_blocks(bounds[0].numpy(), 20))
-    return PackedMask(*(each.to(device) for each in (*bounds, blocks, *sentences)), causal, local_heads)
+    cut = [torch.from_numpy(cut_blocks(each.numpy(), 20)) for each in bounds]
+    blocks = [block_table(cut[0], *bounds), block_table(cut[1], *bounds[::-1])]
+    return PackedMask(*(each.to(device) for each in (*bounds, *blocks, *sentences)), causal, local_heads)
 
 
 def attend_slowly(queries: Tensor, keys: Tensor, values: Tensor, mask: PackedMask) -> Tensor:
@@ -109,7 +110,9 @@ def test_attention_and_its_gradients(
     torch.manual_seed(0)
     mask = example(query_lengths, key_lengths or query_lengths, causal, local_heads, device)
     if key_lengths is None:
-        mask = mask._replace(key_bounds=mask.query_bounds, key_sentences=mask.query_sentences)
+        mask = mask._replace(
+            key_bounds=mask.query_bounds, key_blocks=mask.query_blocks, key_sentences=mask.query_sentences
+        )
     heads, width = 4, 16
     qkv = torch.randn(sum(query_lengths), 3 if key_lengths is None else 1, heads, width, device=device)
     inputs = [qkv] if key_lengths is None else [qkv, torch.randn(sum(key_lengths), 2, heads, width, device=device)]

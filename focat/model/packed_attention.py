@@ -25,7 +25,7 @@ except ImportError:  # a build of torch without GPUs
 
 _GROUP = 4  # heads of a program
 _FORWARD = {"num_warps": 4, "num_stages": 2}
-_BACKWARD = {"num_warps": 4, "num_stages": 2}
+_BACKWARD = {"num_warps": 4, "num_stages": 3}
 _LOG2_E = math.log2(math.e)
 _INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # kernels run on a CPU, slowly, for tests
 

@@ -28,6 +28,7 @@ class CapturedStep:
         master_weights: of its model.
         autocast: the context of the forward pass.
         progress: says so if the GPU refuses the capture; then every kernel is launched for every batch.
+        accumulates: whether an update has several batches.
     """
 
     def __init__(
@@ -36,7 +37,9 @@ class CapturedStep:
         master_weights: MasterWeights,
         autocast: Callable[[], AbstractContextManager[object]],
         progress: Progress,
+        accumulates: bool,
     ) -> None:
+        self.accumulates = accumulates
         self.step, self.master_weights, self.autocast, self.progress = step, master_weights, autocast, progress
         self._graph: torch.cuda.CUDAGraph | None = None
         self._refused = False
@@ -54,7 +57,7 @@ class CapturedStep:
         if self._graph is None and not self._refused:
             self._capture(batch)
         self._load(batch, discount, scale)
-        if first:
+        if first and self.accumulates:
             torch._foreach_zero_([self._sum_of_half, *self._sums_of_exact])
         if self._graph is None:
             self._compute()
@@ -111,8 +114,14 @@ class CapturedStep:
         with self.autocast():
             total, smoothed, plain = self.step(self._batch.source, self._batch.target, self._discount)
         gradients = torch.autograd.grad(total * self._scale, list(self.step.parameters()))
-        self._sum_of_half += torch.cat([each.flatten() for each in gradients if each.dtype != torch.float32])
-        torch._foreach_add_(self._sums_of_exact, [each for each in gradients if each.dtype == torch.float32])
+        half = torch.cat([each.flatten() for each in gradients if each.dtype != torch.float32])
+        exact = [each for each in gradients if each.dtype == torch.float32]
+        if self.accumulates:
+            self._sum_of_half += half
+            torch._foreach_add_(self._sums_of_exact, exact)
+        else:
+            self._sum_of_half.copy_(half)
+            torch._foreach_copy_(self._sums_of_exact, exact)
         self._sums.copy_(LossSums.from_tokens(self._batch.target, smoothed, plain).sums)
 
 

@@ -26,7 +26,10 @@ _ITERATIONS = 5
 
 
 def build_optimizer(
-    training: TrainingSettings, model: Transformer, parameters: Mapping[str, nn.Parameter]
+    training: TrainingSettings,
+    model: Transformer,
+    parameters: Mapping[str, nn.Parameter],
+    compiled: bool = False,
 ) -> torch.optim.Optimizer:
     """Build the optimizer of `training.optimizer`.
 
@@ -34,6 +37,7 @@ def build_optimizer(
         training: the settings.
         model: its linear layers are the matrices that Muon updates.
         parameters: what is updated, by the names of the model's parameters.
+        compiled: whether to compile what Muon computes for each entry.
     """
     adam = {"betas": training.betas, "eps": training.epsilon, "weight_decay": training.weight_decay, "fused": True}
     if training.optimizer == "adam":
@@ -43,6 +47,7 @@ def build_optimizer(
         {parameter: blocks[name] for name, parameter in parameters.items() if name in blocks},
         torch.optim.AdamW([parameter for name, parameter in parameters.items() if name not in blocks], **adam),  # type: ignore[arg-type]
         training.weight_decay,
+        compiled,
     )
 
 
@@ -73,10 +78,15 @@ class Muon(torch.optim.Optimizer):
         blocks: parameters to update by Muon, and how many matrices are stacked in each.
         others: Adam for all others.
         weight_decay: of the matrices.
+        compiled: whether to compile what is computed for each entry.
     """
 
     def __init__(
-        self, blocks: Mapping[nn.Parameter, int], others: torch.optim.AdamW, weight_decay: float = 0.0
+        self,
+        blocks: Mapping[nn.Parameter, int],
+        others: torch.optim.AdamW,
+        weight_decay: float = 0.0,
+        compiled: bool = False,
     ) -> None:
         super().__init__([{"params": list(blocks)}], {"lr": 1e-3, "weight_decay": weight_decay})
         self.others = others
@@ -86,10 +96,11 @@ class Muon(torch.optim.Optimizer):
         for parameter, count in blocks.items():
             shape = torch.Size((parameter.shape[0] // count, *parameter.shape[1:]))
             by_shape.setdefault(shape, []).append((parameter, count))
-        self.stacks = [_Stack(shape, parts) for shape, parts in by_shape.items()]
+        momentum = torch.compile(step_momentum, dynamic=True) if compiled else step_momentum
+        self.stacks = [_Stack(shape, parts, momentum) for shape, parts in by_shape.items()]
         for stack in self.stacks:
-            for parameter, momentum in zip(stack.parameters, stack.parts(stack.momentum), strict=True):
-                self.state[parameter]["momentum"] = momentum.view_as(parameter)
+            for parameter, buffer in zip(stack.parameters, stack.parts(stack.momentum), strict=True):
+                self.state[parameter]["momentum"] = buffer.view_as(parameter)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
@@ -108,7 +119,10 @@ class Muon(torch.optim.Optimizer):
 class _Stack:
     """All matrices of one shape, from parameters that hold one or several of them."""
 
-    def __init__(self, shape: torch.Size, parts: Sequence[tuple[nn.Parameter, int]]) -> None:
+    def __init__(
+        self, shape: torch.Size, parts: Sequence[tuple[nn.Parameter, int]], momentum: Callable[..., Tensor]
+    ) -> None:
+        self.step_momentum = momentum
         self.shape, self.parameters = shape, [parameter for parameter, _ in parts]
         self.counts = [count for _, count in parts]
         self.momentum = self.parameters[0].new_zeros(sum(self.counts), *shape)
@@ -120,12 +134,18 @@ class _Stack:
     def update(self, rate: float, finite: Tensor) -> None:
         """Add the gradients to the momenta, and subtract these, made orthogonal, from the parameters."""
         gradient = torch.cat([_gradient(parameter).reshape(-1, *self.shape) for parameter in self.parameters])
-        gradient = torch.where(finite > 0, gradient, 0)
-        self.momentum.mul_(1 - (1 - _MOMENTUM) * finite).add_(gradient)
-        nesterov = gradient.add_(self.momentum, alpha=_MOMENTUM).mul_(finite)
+        step = orthogonal(self.step_momentum(gradient, self.momentum, finite))
         scale = rate * _UPDATE_RMS * max(self.shape) ** 0.5  # entries of an orthogonal matrix have RMS 1/√max(shape)
         weights = [parameter.view(-1, *self.shape) for parameter in self.parameters]
-        torch._foreach_add_(weights, self.parts(orthogonalize(nesterov)), alpha=-scale)
+        exact = step.to(self.momentum.dtype, memory_format=torch.contiguous_format)
+        torch._foreach_add_(weights, self.parts(exact), alpha=-scale)
+
+
+def step_momentum(gradient: Tensor, momentum: Tensor, finite: Tensor) -> Tensor:
+    """Add the gradient to the momentum, unless it is not finite; return Nesterov's step, scaled for `orthogonal`."""
+    gradient = torch.where(finite > 0, gradient, 0)
+    momentum.mul_(1 - (1 - _MOMENTUM) * finite).add_(gradient)
+    return _scaled(gradient.add_(momentum, alpha=_MOMENTUM).mul_(finite))
 
 
 def _gradient(parameter: nn.Parameter) -> Tensor:
@@ -133,14 +153,23 @@ def _gradient(parameter: nn.Parameter) -> Tensor:
 
 
 def orthogonalize(matrix: Tensor) -> Tensor:
-    """About the nearest orthogonal matrices, (matrices, rows, columns), by a Newton-Schulz iteration."""
+    """About the nearest orthogonal matrices, (matrices, rows, columns)."""
+    return orthogonal(_scaled(matrix)).to(matrix.dtype, memory_format=torch.contiguous_format)
+
+
+def _scaled(matrix: Tensor) -> Tensor:
+    """Matrices none of whose singular values is above 1, in the precision of the iteration."""
+    scaled = matrix / (matrix.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    return scaled.to(torch.bfloat16 if scaled.is_cuda else scaled.dtype)
+
+
+def orthogonal(x: Tensor) -> Tensor:
+    """About the nearest orthogonal matrices by a Newton-Schulz iteration, from what `_scaled` gives."""
     a, b, c = _POLYNOMIAL
-    x = matrix / (matrix.norm(dim=(-2, -1), keepdim=True) + 1e-7)  # no singular value is above 1
-    x = x.to(torch.bfloat16 if x.is_cuda else x.dtype)
     wide = x.shape[-2] <= x.shape[-1]
     x = x if wide else x.mT
     for _ in range(_ITERATIONS):
         square = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
-    found: Tensor = (x if wide else x.mT).to(matrix.dtype, memory_format=torch.contiguous_format)
+    found: Tensor = x if wide else x.mT
     return found

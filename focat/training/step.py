@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.fx.experimental._config
 from torch import Tensor, nn
@@ -13,7 +15,7 @@ from focat.training.loss_kernel import fastest_kernel
 from focat.training.objective import chunked_loss, token_weights
 from focat.windows.batch import Sequences
 
-_COMPILER = {
+_COMPILER: dict[str, Any] = {
     "size_asserts": False,  # launching kernels is what a fast GPU waits for: no checks in between
     "triton.mix_order_reduction": False,  # normalisation's backward is faster in two kernels, the same for all sizes
 }

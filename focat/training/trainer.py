@@ -128,20 +128,21 @@ class Trainer:
             load_initial_weights(self.model, training.init_from, progress)
         self.master_weights = MasterWeights(self.model, self.bfloat16)
         self.parameters = self.master_weights.parameters
-        self.optimizer = build_optimizer(training, self.model, self.parameters)
+        compiled = uses_compile(training, self.device)
+        self.optimizer = build_optimizer(training, self.model, self.parameters, compiled)
         self.ema = {name: p.detach().clone() for name, p in self.parameters.items()} if training.ema else {}
         self._losses = LossSums.zero(self.device)  # since the last line of the log
         if found:
             self._restore(training_tensors(found[1]))
 
-        compiled = uses_compile(training, self.device)
         self.step: nn.Module = TrainingStep(self.model, settings.objective, compiled, self.state.packed)
         self._captured: CapturedStep | None = None
         if processes.distributed:
             self.step = DistributedDataParallel(self.step)
             self.master_weights.reduce_in_float32(self.step)
         elif self.state.packed and compiled and self.device.type == "cuda":
-            self._captured = CapturedStep(self.step, self.master_weights, self._autocast, progress)
+            several = self.state.gradient_accumulation > 1
+            self._captured = CapturedStep(self.step, self.master_weights, self._autocast, progress, several)
 
         self._skipped = torch.zeros(2, device=self.device)  # since the last checkpoint, and in a row
         self._tokens = 0

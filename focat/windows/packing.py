@@ -28,12 +28,11 @@ class PackedShape:
     source: int  # tokens
     target: int
     windows: int  # the most that a batch may have
-    longest: int  # tokens of a window
 
     @property
     def bounds(self) -> int:
         """Windows, with those that the padding behind them is cut into."""
-        return self.windows + -(-max(self.source, self.target) // self.longest)
+        return self.windows + -(-max(self.source, self.target) // BLOCK)
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ def packed_shape(windows: CorpusWindows, batch_tokens: int, max_tokens: int) -> 
     sides = [batch_tokens if share == 1 else max(max_tokens, int(batch_tokens * share * _MARGIN)) for share in shares]
     count = int(batch_tokens * len(windows) / max(1, *totals) * _MARGIN) + 8
     source, target = (-(-side // _MULTIPLE) * _MULTIPLE for side in sides)
-    return PackedShape(source, target, count, max_tokens)
+    return PackedShape(source, target, count)
 
 
 def order_packed(windows: CorpusWindows, shape: PackedShape, seed: int, epoch: int) -> PackedOrder:
@@ -88,8 +87,8 @@ def _pack_side(
 ) -> PackedSequences:
     first, lengths = span.first[rows], span.lengths[rows]
     total = int(lengths.sum())
-    missing = capacity - total - shape.longest * np.arange(shape.bounds - len(rows))
-    padding = np.clip(missing, 0, shape.longest)  # lengths of the windows that it is cut into
+    missing = capacity - total - BLOCK * np.arange(shape.bounds - len(rows))
+    padding = np.clip(missing, 0, BLOCK)  # lengths of the windows that it is cut into
     all_lengths = np.concatenate([lengths, padding])  # (bounds,)
     bounds = np.concatenate([[0], np.cumsum(all_lengths)])
     window = np.repeat(np.arange(len(all_lengths)), all_lengths)  # (capacity,)
@@ -109,7 +108,7 @@ def _pack_side(
         torch.from_numpy(window)[None],
         torch.from_numpy(currents),
         torch.from_numpy(bounds.astype(np.int32)),
-        torch.from_numpy(cut_blocks(bounds, capacity // BLOCK + shape.bounds)),
+        torch.from_numpy(cut_blocks(bounds, capacity // BLOCK + shape.windows + 1)),
     )
 
 

@@ -154,7 +154,8 @@ def _gradient(parameter: nn.Parameter) -> Tensor:
 
 def orthogonalize(matrix: Tensor) -> Tensor:
     """About the nearest orthogonal matrices, (matrices, rows, columns)."""
-    return orthogonal(_scaled(matrix)).to(matrix.dtype, memory_format=torch.contiguous_format)
+    found: Tensor = orthogonal(_scaled(matrix)).to(matrix.dtype, memory_format=torch.contiguous_format)
+    return found
 
 
 def _scaled(matrix: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from focat.windows.corpus_windows import CorpusWindows, Indices, Span
 from focat.windows.splitmix64 import splitmix64
 
 _MULTIPLE = 128  # matrix units like multiples of their blocks
-_MARGIN = 1.03  # room for batches whose windows are shorter, or whose shorter side is longer, than usual
+_MARGIN = 1.01  # room for batches whose windows are shorter, or whose shorter side is longer, than usual
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,7 @@ def _measure(system: str, options: argparse.Namespace) -> Figures:
                     "embeddings": "shared",
                     "shift": "avg-corpus",
                     "attention": options.attention,
+                    "norm": options.norm,
                 },
                 "objective": {"discount": 0.01, "chunk_tokens": options.chunk_tokens},
                 "training": {
@@ -237,6 +238,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--packing", default="auto", help="of focat; the others are padded")
     parser.add_argument("--optimizer", default="adam", help="of focat; the others have Adam")
     parser.add_argument("--attention", default="full", help="of focat; the others have full attention")
+    parser.add_argument("--norm", default="post", help="of focat; the others have post-norm")
     parser.add_argument("--chunk-tokens", type=int, default=16384)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--warmup", type=float, default=5)

@@ -6,9 +6,9 @@ Teacher forcing (`forward`) and step-by-step decoding (`init_cache`, `decode_ste
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -99,6 +99,7 @@ class Transformer(nn.Module):
         self.encoder = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(settings) for _ in range(settings.decoder_layers))
         pre = settings.norm == "pre"  # the sum that pre-norm layers add to is normalised once, at the end
+        self._compiled_embeddings: Callable[..., Embedded] = self._sum_embeddings
         self.encoder_norm = nn.LayerNorm(width) if pre else nn.Identity()
         self.decoder_norm = nn.LayerNorm(width) if pre else nn.Identity()
 
@@ -144,7 +145,8 @@ class Transformer(nn.Module):
         x = embedded.x
         for i, (layer, mask) in enumerate(zip(self.encoder, masks, strict=True)):
             x = x if i == 0 or embedded.per_layer_embedding is None else x + embedded.per_layer_embedding
-            run = layer if weights_out is None else layer.forward  # `forward` is not compiled: it may fill a list
+            # `forward` is not compiled: it may fill a list, and has many shapes outside training
+            run = layer if self.training and weights_out is None else layer.forward
             x = run(x, mask, embedded.rope, weights_out)
         return EncoderOutput(self.encoder_norm(x), source, shift)
 
@@ -171,7 +173,7 @@ class Transformer(nn.Module):
         x = embedded.x
         for i, (layer, mask, cross) in enumerate(zip(self.decoder, masks, cross_masks, strict=True)):
             x = x if i == 0 or embedded.per_layer_embedding is None else x + embedded.per_layer_embedding
-            run = layer if weights_out is None else layer.forward
+            run = layer if self.training and weights_out is None else layer.forward
             x = run(x, encoded.hidden, mask, cross, embedded.rope, weights_out, cross_weights_out)
         hidden: Tensor = self.decoder_norm(x)
         return hidden
@@ -271,7 +273,25 @@ class Transformer(nn.Module):
         dropped = words & (torch.rand(words.shape, device=words.device) < rate)
         return replace(source, tokens=source.tokens.masked_fill(dropped, START))
 
+    def compile_for_training(self, packed: bool, options: dict[str, Any]) -> None:
+        """Compile what training computes; everything else runs as it is written.
+
+        Args:
+            packed: all batches have one shape.
+            options: of the compiler.
+        """
+        for layer in (*self.encoder, *self.decoder):
+            layer.compile(dynamic=not packed, options=options)  # one compilation serves all layers of a stack
+        if packed:
+            self._compiled_embeddings = torch.compile(self._sum_embeddings, dynamic=False, options=options)
+
     def _embed(
+        self, sequences: Sequences, positions: Tensor, table: nn.Embedding, learned: nn.Embedding | None
+    ) -> Embedded:
+        embed = self._compiled_embeddings if self.training else self._sum_embeddings
+        return embed(sequences, positions, table, learned)
+
+    def _sum_embeddings(
         self, sequences: Sequences, positions: Tensor, table: nn.Embedding, learned: nn.Embedding | None
     ) -> Embedded:
         """The sum of token, position and segment embeddings."""

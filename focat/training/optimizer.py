@@ -161,7 +161,8 @@ def orthogonalize(matrix: Tensor) -> Tensor:
 def _scaled(matrix: Tensor) -> Tensor:
     """Matrices none of whose singular values is above 1, in the precision of the iteration."""
     scaled = matrix / (matrix.norm(dim=(-2, -1), keepdim=True) + 1e-7)
-    return scaled.to(torch.bfloat16 if scaled.is_cuda else scaled.dtype)
+    half: Tensor = scaled.to(torch.bfloat16 if scaled.is_cuda else scaled.dtype)
+    return half
 
 
 def orthogonal(x: Tensor) -> Tensor:

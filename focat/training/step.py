@@ -30,11 +30,7 @@ class TrainingStep(nn.Module):
         self.kernel = fastest_kernel(model.output_weight.device, len(model.output_weight), compiled)
         if compiled:
             torch.fx.experimental._config.use_duck_shape = False  # equal lengths may differ in the next batch
-            for layer in (*model.encoder, *model.decoder):
-                layer.compile(dynamic=not packed, options=_COMPILER)  # one compilation serves all layers of a stack
-            if packed:
-                embed = torch.compile(model._embed, dynamic=False, options=_COMPILER)
-                model._embed = embed  # type: ignore[method-assign]
+            model.compile_for_training(packed, _COMPILER)
 
     def forward(self, source: Sequences, target: Sequences, discount: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The forward pass.

@@ -112,6 +112,19 @@ def test_a_signal_stops_after_saving_and_the_same_command_resumes(workspace: Wor
     assert without_time(records(workspace.run)) == without_time(records(uninterrupted))
 
 
+def test_packed_batches_are_resumed_in_the_same_order(workspace: Workspace) -> None:
+    """The order is that of the start, also where a new run would have another."""
+    whole = workspace.folder / "whole"
+    workspace.train("training.packing=always", f"training.output_dir={whole}")
+    workspace.train("training.packing=always", "training.budget.updates=5")
+    workspace.train("training.packing=always")
+    assert same_tensors(weights_of(workspace.run), weights_of(whole))
+    assert json.loads((last_checkpoint(workspace.run) / "state.json").read_text())["packed"] is True
+    padded = workspace.folder / "padded"
+    workspace.train(f"training.output_dir={padded}")
+    assert not same_tensors(weights_of(padded), weights_of(whole))
+
+
 def test_samples_are_shown_and_logged(workspace: Workspace) -> None:
     output = workspace.train("training.budget.updates=8", "training.log_samples=2")
     first, second = (record["samples"] for record in records(workspace.run, "validation"))

@@ -1,0 +1,101 @@
+"""Packed batches: every window once, whole, in batches of one shape."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from focat.config.schema import WindowSettings
+from focat.corpus.store import Split
+from focat.corpus.vocabulary import END, PAD, SEPARATOR
+from focat.windows.batch import BLOCK, PackedBatch, PackedSequences
+from focat.windows.corpus_windows import cut_windows, gather_batch
+from focat.windows.loader import Loader, Position
+from focat.windows.packing import cut_blocks, order_packed, packed_shape
+from tests.windows.corpora import full_splits, many, split_of_lengths
+
+
+def windows_of(side: PackedSequences) -> list[tuple[list[int], list[int], int]]:
+    """Tokens, segments and current segment of each window that has any; what lies behind them is padding."""
+    bounds, tokens, segments = side.bounds.tolist(), side.tokens[0].tolist(), side.segments[0].tolist()
+    found = []
+    for i, (start, end) in enumerate(pairwise(bounds)):
+        assert side.window[0, start:end].tolist() == [i] * (end - start)
+        assert side.index[0, start:end].tolist() == list(range(end - start))
+        if start < end and tokens[start] != PAD:
+            assert not found or found[-1] is not None
+            found.append((tokens[start:end], segments[start:end], int(side.current[i])))
+        else:
+            assert set(tokens[start:]) <= {PAD}
+            assert set(segments[start:]) <= {-1}
+    assert bounds[-1] == len(tokens)
+    return found
+
+
+@given(full_splits, st.integers(0, 3), st.integers(1, 200), st.integers(0, 3))
+@many
+def test_an_epoch_has_every_window_once(split: Split, before: int, batch_tokens: int, epoch: int) -> None:
+    settings = WindowSettings(before=before, max_tokens=30)
+    cut = cut_windows(split, settings)
+    padded = gather_batch(split, cut, np.arange(len(cut)), 30, 30)
+    expected = []
+    for i in range(len(cut)):
+        sides = []
+        for side in (padded.source, padded.target):
+            real = side.segments[i] >= 0
+            sides.append((side.tokens[i][real].tolist(), side.segments[i][real].tolist(), int(side.current[i])))
+        expected.append(tuple(sides))
+    loader = Loader(split, settings, batch_tokens, seed=2, packed=True)
+    found, shapes = [], set()
+    for update in loader.updates(Position(epoch)):
+        batch = update.batches[0]
+        assert isinstance(batch, PackedBatch)
+        found += list(zip(windows_of(batch.source), windows_of(batch.target), strict=True))
+        shapes.add(
+            tuple(tuple(tensor.shape) for side in (batch.source, batch.target) for tensor in vars(side).values())
+        )
+        assert update.target_tokens == sum(len(tokens) for tokens, *_ in windows_of(batch.target))
+        if update.next.epoch > epoch:
+            break
+    assert sorted(found) == sorted(expected)  # type: ignore[type-var]
+    assert len(shapes) == 1
+
+
+def test_order_is_random_and_seeded() -> None:
+    cut = cut_windows(split_of_lengths([3] * 40), WindowSettings(before=1))
+    shape = packed_shape(cut, 60, 20)
+    rows = [order_packed(cut, shape, seed, epoch).rows.tolist() for seed, epoch in ((1, 0), (1, 0), (1, 1), (2, 0))]
+    assert rows[0] == rows[1]
+    assert len({tuple(each) for each in rows}) == 3
+
+
+def test_batches_are_full() -> None:
+    cut = cut_windows(split_of_lengths(*[[5, 9, 2, 7, 4] for _ in range(60)]), WindowSettings(before=3, max_tokens=64))
+    order = order_packed(cut, packed_shape(cut, 1024, 64), 1, 0)
+    full = [int(cut.target.lengths[order.batch(i)].sum()) for i in range(len(order) - 1)]
+    assert min(full) > 0.9 * 1024
+
+
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=20))
+def test_blocks_cover_every_window(lengths: list[int]) -> None:
+    bounds = np.concatenate([[0], np.cumsum(lengths)])
+    blocks = cut_blocks(bounds, sum(lengths) // BLOCK + len(lengths) + 1)
+    covered = [
+        token
+        for window, first in blocks.tolist()
+        if window >= 0
+        for token in range(first, min(first + BLOCK, int(bounds[window + 1])))
+    ]
+    assert covered == list(range(sum(lengths)))
+
+
+def test_windows_end_with_the_end_symbol() -> None:
+    split = split_of_lengths([2, 3])
+    batch = next(Loader(split, WindowSettings(before=1, max_tokens=16), 32, packed=True).updates()).batches[0]
+    assert isinstance(batch, PackedBatch)
+    for tokens, *_ in windows_of(batch.source):
+        assert tokens[-1] == END
+        assert tokens.count(SEPARATOR) == (1 if len(tokens) > 3 else 0)

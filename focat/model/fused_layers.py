@@ -134,7 +134,7 @@ def _linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 @_linear_relu.register_fake
 def _(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return x.new_empty(len(x), len(weight))
+    return x.new_empty(x.shape[0], weight.shape[0])
 
 
 @torch.library.custom_op("focat::relu_backward", mutates_args=())

@@ -22,7 +22,8 @@ def train_command(
     from dataclasses import asdict
 
     from focat.config import load_settings
-    from focat.training.trainer import Interrupted, train
+    from focat.training.signals import Interrupted
+    from focat.training.trainer import train
 
     progress = opt.progress_shown(quiet)
     try:

@@ -235,7 +235,7 @@ class TrainingSettings(SettingsSection):
     budget: BudgetSettings = BudgetSettings(updates=100_000)
     """When training is over."""
     batch_tokens: PositiveInt = 32_768
-    """Tokens of a batch with its padding, on the longer side."""
+    """Tokens of a batch on the longer side, padding included."""
     gradient_accumulation: PositiveInt = 1
     """Batches whose gradients are added before each update, over all processes together."""
     optimizer: Literal["adam", "muon"] = "adam"

@@ -24,7 +24,7 @@ from focat.experiments.results import Step
 from focat.experiments.tasks import SystemTasks, all_tasks
 from focat.files import disk_errors
 from focat.progress import Progress
-from focat.training.trainer import Interrupted
+from focat.training.signals import Interrupted
 
 EXIT_FAILED, EXIT_UNFINISHED = 1, 3
 _SIGNAL_INTERVAL = 0.5  # seconds between signals to training, which may not have installed its handler yet

@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -46,6 +45,7 @@ from focat.training.mixed_precision import MasterWeights
 from focat.training.objective import LossSums
 from focat.training.optimizer import build_optimizer
 from focat.training.schedule import Elapsed, budget_fraction, discount_at, learning_rate
+from focat.training.signals import Interrupted, StopSignals
 from focat.training.step import TrainingStep, uses_bfloat16, uses_compile, uses_packing
 from focat.training.validation import bleu, bleu_sentences, dev_losses, translate_sentences
 from focat.windows.batch import PackedBatch
@@ -75,14 +75,6 @@ def train(settings: Settings, progress: Progress) -> TrainingState:
                 trainer = Trainer(settings, store, run, processes, progress if processes.is_main else NULL_PROGRESS)
             with _memory_errors(settings):
                 return trainer.train()
-
-
-class Interrupted(Exception):
-    """A signal asked training to stop; everything is saved."""
-
-    def __init__(self, number: int, update: int) -> None:
-        super().__init__(f"stopped at update {update:,}, and saved; the same command goes on from there")
-        self.exit_code = 128 + number
 
 
 class Trainer:
@@ -146,7 +138,7 @@ class Trainer:
 
         self._skipped = torch.zeros(2, device=self.device)  # since the last checkpoint, and in a row
         self._tokens = 0
-        self._signal: int | None = None
+        self._signals = StopSignals()
 
     # ---------------------------------------------------------------------------------------------------- the loop
 
@@ -167,7 +159,7 @@ class Trainer:
         last_saved, last_logged = self.state.minutes, self._resumed_at
         updates = self.loader.updates(self.state.position)
         prefetcher = Prefetcher(map(pin_memory, updates) if self.device.type == "cuda" else updates)
-        with self._signals(), closing(prefetcher), closing(logger) if logger else nullcontext():
+        with self._signals.watched(), closing(prefetcher), closing(logger) if logger else nullcontext():
             for update in prefetcher:
                 rate, discount = self._update(update)
                 stop = self._advance(update)
@@ -185,7 +177,7 @@ class Trainer:
                     self._save()
                     last_saved = self.state.minutes
                 if stop and not over:
-                    raise Interrupted(self._signal or signal.SIGTERM, self.state.update)
+                    raise Interrupted(self._signals.received or signal.SIGTERM, self.state.update)
                 if over:
                     return self.state
         raise FocatError("data.train: has no window to train on: every sentence is longer than windows.max_tokens")
@@ -241,7 +233,7 @@ class Trainer:
         self.state.epoch, self.state.update_in_epoch = update.next.epoch, update.next.update
         self.state.epochs = update.next.epoch + update.next.update / update.updates_in_epoch
         minutes = self._minutes_before + (time.monotonic() - self._resumed_at) / 60
-        stop, self.state.minutes = self.processes.all_reduce_max(self._signal is not None, minutes)
+        stop, self.state.minutes = self.processes.all_reduce_max(self._signals.received is not None, minutes)
         return bool(stop)
 
     def _budget_fraction(self) -> float:
@@ -371,22 +363,6 @@ class Trainer:
             self.progress.log(f"{windows.shortened:,} windows over windows.max_tokens lost their farthest context")
         if len(windows.too_long):
             self.progress.log(f"{len(windows.too_long):,} sentences over windows.max_tokens are never current")
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """SIGTERM and Ctrl-C stop training after the current update; a second Ctrl-C stops at once."""
-
-        def handle(number: int, _: FrameType | None) -> None:
-            if self._signal == signal.SIGINT and number == signal.SIGINT:
-                raise KeyboardInterrupt
-            self._signal = number
-
-        before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 @contextmanager

@@ -110,6 +110,6 @@ def test_the_common_rate_of_dropout_is_of_embeddings_and_residuals() -> None:
     for residual in residuals:
         assert not torch.equal(residual.post(x, x)[0], residual.post(x, x)[0])
         residual.eval()
-        assert torch.equal(residual.post(x, x)[0], residual.post(x, x))
+        assert torch.equal(residual.post(x, x)[0], residual.post(x, x)[0])
     source, _ = pair()
     assert not torch.equal(model.encode(source).hidden, model.encode(source).hidden)  # embeddings are left to drop

@@ -211,10 +211,10 @@ def test_only_differences_of_rotary_positions_matter(monkeypatch: pytest.MonkeyP
     source, target = pair()
     model = tiny(shift=5, positions="rotary")
     plain = logits_of(model, source, target)
-    original = transformer.shifted_positions
-    monkeypatch.setattr(transformer, "shifted_positions", lambda segments, shift: original(segments, shift) + 17)
+    original = transformer.positions_of
+    monkeypatch.setattr(transformer, "positions_of", lambda sequences, shift: original(sequences, shift) + 17)
     torch.testing.assert_close(logits_of(model, source, target), plain, atol=1e-5, rtol=0)
-    monkeypatch.setattr(transformer, "shifted_positions", lambda segments, shift: original(segments, shift + 1))
+    monkeypatch.setattr(transformer, "positions_of", lambda sequences, shift: original(sequences, shift + 1))
     assert not torch.allclose(logits_of(model, source, target), plain, atol=1e-3)
 
 

@@ -32,7 +32,16 @@ from typing import Any
 
 import numpy as np
 
-SYSTEMS = ("hf-marian", "ctranslate2", "ctranslate2-int8", "regenerate", "regenerate-int8", "reuse", "reuse-int8")
+SYSTEMS = (
+    "hf-marian",
+    "ctranslate2",
+    "ctranslate2-int8",
+    "ctranslate2-prefix",
+    "regenerate",
+    "regenerate-int8",
+    "reuse",
+    "reuse-int8",
+)
 
 
 @dataclass(frozen=True)
@@ -114,7 +123,7 @@ def _measure(system: str, options: argparse.Namespace) -> Figures:
         runs[live or 0] = lambda count: sum(map(run, _groups(documents[:count], live or count)))
     else:
         hf = system == "hf-marian"
-        translate = _marian(options) if hf else _ctranslate2(options, int8)
+        translate = _marian(options) if hf else _ctranslate2(options, int8, system.endswith("prefix"))
         if live:
             runs[live] = lambda count: sum(
                 translate(list(turn)) for group in _groups(documents[:count], live) for turn in zip(*group, strict=True)
@@ -322,7 +331,8 @@ def _marian(options: argparse.Namespace) -> Callable[[list[Sentence]], int]:
     return translate
 
 
-def _ctranslate2(options: argparse.Namespace, int8: bool) -> Callable[[list[Sentence]], int]:
+def _ctranslate2(options: argparse.Namespace, int8: bool, prefix: bool) -> Callable[[list[Sentence]], int]:
+    """CTranslate2; with `prefix`, target context is given as in `reuse`, here that of the reference, in any batches."""
     import ctranslate2
     import torch
     from ctranslate2.converters.transformers import MarianMTLoader
@@ -352,6 +362,7 @@ def _ctranslate2(options: argparse.Namespace, int8: bool) -> Callable[[list[Sent
         length = _mean_length(batch)
         found = translator.translate_batch(
             [[words[token] for token in sentence.source] for sentence in batch],
+            target_prefix=[[words[token] for token in sentence.context] for sentence in batch] if prefix else None,
             beam_size=options.beam,
             length_penalty=0.6,
             min_decoding_length=length,

@@ -15,9 +15,11 @@ import focat
 from focat.corpus.vocabulary import PAD, SEPARATOR, START
 from focat.errors import FocatError
 from focat.interop.export import export_run
+from focat.interop.import_model import import_model
 from focat.interop.tokens import token_names
 from focat.run import Run
 from focat.windows.builder import join_window, pad_windows
+from tests.interop.marian_models import random_marian
 from tests.interop.models import DOCUMENT, random_run
 from tests.training.launcher import Launcher
 from tests.translation.tiny import tiny_run
@@ -141,8 +143,9 @@ def test_int8_is_a_quarter_of_the_size_and_close(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("to", ["hf", "ct2"])
-def test_the_code_of_the_card_translates_a_document_as_focat_does(to: Any, folder: Path) -> None:
-    run = random_run(folder, embeddings="separate", output_bias=True, **MARIAN)
+@pytest.mark.parametrize("windows", [{}, {"target_before": 0}, {"target_before": 1}], ids=str)
+def test_the_code_of_the_card_translates_a_document_as_focat_does(to: Any, windows: Any, folder: Path) -> None:
+    run = random_run(folder, windows=windows, embeddings="separate", output_bias=True, **MARIAN)
     expected = list(focat.load(run.path, "cpu").translate(DOCUMENT, context="reuse"))
     assert len(set(expected)) > 3
     assert translate_by_card(run, to)(DOCUMENT) == expected
@@ -161,14 +164,27 @@ def test_sentence_level_models_translate_without_windows(to: Any, tmp_path: Path
     assert translate_by_card(run, to)(DOCUMENT) == list(focat.load(run.path, "cpu").translate(DOCUMENT))
 
 
-def translate_by_card(run: Run, to: Any) -> Any:
-    """The function `translate` of the model card of a run, exported anew."""
+@pytest.mark.parametrize("to", ["hf", "ct2"])
+def test_a_multilingual_model_is_told_its_language(to: Any, tmp_path: Path) -> None:
+    random_marian(tmp_path / "marian", languages=True)
+    run = import_model(tmp_path / "marian", tmp_path / "run", target_language="nld").run
+    (ours,) = focat.load(run.path, "cpu").stream([DOCUMENT], beam=1, max_length_ratio=10)
+    theirs = translate_by_card(run, to, ("beam_size=4", "beam_size=1"), ("**source", "**source, num_beams=1"))(DOCUMENT)
+    ended = [(mine.text, found) for mine, found in zip(ours, theirs, strict=True) if not mine.truncated]
+    assert len(ended) > 2
+    assert all(mine == found for mine, found in ended)
+
+
+def translate_by_card(run: Run, to: Any, *changes: tuple[str, str]) -> Any:
+    """The function `translate` of the model card of a run, exported anew, with changes of its code."""
     exported = run.path / to
     export_run(run, to, exported)
     card = (exported / "README.md").read_text(encoding="utf-8")
     [code] = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
     scope: dict[str, Any] = {}
-    exec(code.replace("FOLDER", str(exported)), scope)
+    for before, after in (("FOLDER", str(exported)), *changes):
+        code = code.replace(before, after)
+    exec(code, scope)
     return scope["translate"]
 
 

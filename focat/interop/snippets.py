@@ -84,9 +84,9 @@ def translate(sentences{{ ", before=" ~ before if windows }}):
             beam_size={{ beam }}, num_hypotheses={{ beam }}, length_penalty={{ length_penalty }}, return_scores=True,
             max_input_length=0, max_decoding_length={{ longest }},  # else 1,024 and 256 tokens, prefix included
         )[0]
-        # Scores are divided by length: CTranslate2 counts the prefix, focat the new tokens and </s>.
+        # Scores are divided by length: CTranslate2 counts the prefix too, focat the new tokens and </s> alone.
         ranked = [
-            (score * (len(tokens) / (len(tokens) + 1 - len(prefix))) ** {{ length_penalty }}, tokens)
+            (score * ((len(tokens) + 1) / (len(tokens) + 1 - len(prefix))) ** {{ length_penalty }}, tokens)
             for score, tokens in zip(found.scores, found.hypotheses)
         ]
         done.append(max(ranked)[1][len(prefix) :])

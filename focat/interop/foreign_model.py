@@ -85,13 +85,28 @@ class Weights:
         """The same, or None if the file does not have it."""
         return self[name] if name in self._tensors else None
 
+    def matrix(self, name: str) -> Tensor:
+        """The same of a matrix.
+
+        Raises:
+            FocatError: as above, or it is none.
+        """
+        tensor = self[name]
+        if tensor.dim() != 2:
+            raise FocatError(f"{self.path}: {name} has {tensor.dim()} dimensions, and should be a matrix")
+        return tensor
+
     def stacked(self, names: Iterable[str]) -> Tensor:
         """Tensors one below the other, as focat stores queries, keys and values."""
-        parts = [self[name] for name in names]
-        if len({part.shape[1:] for part in parts}) > 1:
-            shapes = ", ".join("×".join(map(str, part.shape)) for part in parts)
-            raise FocatError(f"{self.path}: {' and '.join(names)} do not fit together ({shapes})")
-        return torch.cat(parts)
+        return self.stack({name: self[name] for name in names})
+
+    def stack(self, parts: Mapping[str, Tensor]) -> Tensor:
+        """The same of tensors that were changed after they were read."""
+        shapes = [tuple(part.shape) for part in parts.values()]
+        if not all(shapes) or len({shape[1:] for shape in shapes}) > 1:
+            written = ", ".join("×".join(map(str, shape)) or "a number" for shape in shapes)
+            raise FocatError(f"{self.path}: the shapes of {' and '.join(parts)} do not fit ({written})")
+        return torch.cat(list(parts.values()))
 
     def check_all_read(self, *ignored: str) -> None:
         """Refuse a model with weights that nothing has read, except for names that end with one of `ignored`."""

@@ -78,7 +78,7 @@ def read_ctranslate2(folder: Path) -> ForeignModel:
         )
     scalars = {name: float(value) for name, value in file.variables.items() if not value.dim()}
     scalars = {name: value for name, value in scalars.items() if not name.endswith("weight_scale")}
-    weights = Weights(path, _dequantised(file))
+    weights = Weights(path, _dequantised(path, file))
     settings = _settings(path, scalars, weights)
     layers: dict[str, Tensor] = {}
     for side in ("encoder", "decoder"):
@@ -139,7 +139,7 @@ def _extract(path: Path, archive: zipfile.ZipFile, folder: Path) -> None:
                 shutil.copyfileobj(packed, file)
 
 
-def _dequantised(file: VariableFile) -> dict[str, Tensor]:
+def _dequantised(path: Path, file: VariableFile) -> dict[str, Tensor]:
     """All tensors in floating point; of quantised ones, each row has a scale, or in sixteen bits the whole tensor."""
     tensors: dict[str, Tensor] = {}
     for name, value in file.variables.items():
@@ -147,6 +147,8 @@ def _dequantised(file: VariableFile) -> dict[str, Tensor]:
             continue
         scale = file.variables.get(f"{name}_scale")
         if scale is not None:
+            if scale.dim() and (value.dim() != 2 or scale.shape != value.shape[:1]):
+                raise FocatError(f"{path}: {name} does not have a scale for each of its rows; {_GET_AGAIN}")
             scale = scale.float()
             value = value.float() / (scale[:, None] if scale.dim() else scale)
         tensors[name] = value
@@ -160,7 +162,7 @@ def _notes(path: Path, file: VariableFile) -> tuple[str, ...]:
 
 
 def _settings(path: Path, scalars: dict[str, float], weights: Weights) -> dict[str, Any]:
-    width = weights["decoder/embeddings/weight"].shape[1]
+    width = weights.matrix("decoder/embeddings/weight").shape[1]
     sides: list[dict[str, float]] = []
     for side in ("encoder", "decoder"):
         here = {name.removeprefix(f"{side}/"): value for name, value in scalars.items() if name.startswith(f"{side}/")}
@@ -183,7 +185,7 @@ def _settings(path: Path, scalars: dict[str, float], weights: Weights) -> dict[s
         raise FocatError(f"{path}: has gated feed-forward blocks with {_ACTIVATIONS[kind]}; focat has them with SiLU")
     return {
         "d_model": width,
-        "d_ff": len(weights["encoder/layer_0/ffn/linear_0/weight"]),
+        "d_ff": len(weights.matrix("encoder/layer_0/ffn/linear_0/weight")),
         "encoder_layers": _count(weights, "encoder"),
         "decoder_layers": _count(weights, "decoder"),
         "heads": int(sides[0]["num_heads"]),
@@ -227,7 +229,7 @@ def _positions(path: Path, weights: Weights, settings: dict[str, Any]) -> tuple[
     if not any(name in weights for name in names):  # CTranslate2's own sinusoids
         settings |= {"sinusoids": "fairseq", "position_offset": 1}
         return {}, _MAX_TOKENS
-    tables = [weights[name] for name in names]
+    tables = [weights.matrix(name) for name in names]
     rows = min(_MAX_TOKENS, *map(len, tables))
     found = [table_settings(table) for table in tables]
     if found[0] is not None and found[0] == found[1]:
@@ -240,8 +242,8 @@ def _positions(path: Path, weights: Weights, settings: dict[str, Any]) -> tuple[
 
 def _tokens(folder: Path, zero_start: bool) -> tuple[ForeignTokens, ForeignTokens]:
     config = read_json_object(folder / "config.json", _GET_AGAIN) if (folder / "config.json").exists() else {}
-    end, unknown = config.get("eos_token", "</s>"), config.get("unk_token", "<unk>")
-    start = end if zero_start else config.get("decoder_start_token", "<s>")
+    end, unknown = str(config.get("eos_token", "</s>")), str(config.get("unk_token", "<unk>"))
+    start = end if zero_start else str(config.get("decoder_start_token", "<s>"))
     # Converters of other toolkits leave the end symbol of sources to their tokenizers; only OpenNMT has none.
     if config.get("add_source_bos") or not (zero_start or config.get("add_source_eos") or start == end):
         raise FocatError(

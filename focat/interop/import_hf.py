@@ -72,7 +72,7 @@ def read_hf(folder: Path) -> ForeignModel:
         target_embedding=target_table,
         output=output,
         output_bias=None if bias is None else bias.flatten(),
-        max_tokens=int(config.get("max_position_embeddings", 512)),
+        max_tokens=_size(config_path, {"max_position_embeddings": 512} | config, "max_position_embeddings"),
         decoding=_decoding(folder, config),
         languages=_languages(folder),
     )
@@ -138,11 +138,9 @@ def _weights(folder: Path) -> Weights:
 
 def _embeddings(weights: Weights, config: dict[str, Any]) -> tuple[Tensor, Tensor, Tensor]:
     """Embeddings of source and target, and the output projection; copies of one that are stored too are the same."""
-    shared = weights.get("model.shared.weight")
-    own = [weights.get(f"model.{side}.embed_tokens.weight") for side in ("encoder", "decoder")]
-    source, target = (shared if table is None else table for table in own)
-    if source is None or target is None:
-        raise FocatError(f"{weights.path}: has no embeddings; {_GET_AGAIN}")
+    own = [f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder")]
+    source, target = (weights.matrix(name if name in weights else "model.shared.weight") for name in own)
+    weights.get("model.shared.weight")  # a copy, where both sides have their own
     output = weights.get("lm_head.weight")
     return source, target, target if output is None or config.get("tie_word_embeddings", True) else output
 

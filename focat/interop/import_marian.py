@@ -71,13 +71,13 @@ def read_marian(path: Path) -> ForeignModel:
         if settings["norm"] == "pre":
             layers |= _norm(weights, f"{side}_norm", f"{side}_top")
     source_table, target_table = (
-        weights["Wemb" if f"{side}_Wemb" not in weights else f"{side}_Wemb"] for side in ("encoder", "decoder")
+        weights.matrix("Wemb" if f"{side}_Wemb" not in weights else f"{side}_Wemb") for side in ("encoder", "decoder")
     )
     output, bias = target_table, weights.get("decoder_ff_logit_out_b")
     if "decoder_ff_logit_out_Wt" in weights:
         output = weights["decoder_ff_logit_out_Wt"]
     elif "decoder_ff_logit_out_W" in weights:
-        output = weights["decoder_ff_logit_out_W"].T
+        output = weights.matrix("decoder_ff_logit_out_W").T
     decoder_options = _read_yaml(path.parent / "decoder.yml") if (path.parent / "decoder.yml").exists() else {}
     source, target = _tokens(path.parent, decoder_options.get("vocabs") or options.get("vocabs"))
     model = ForeignModel(
@@ -160,10 +160,9 @@ def _layer(weights: Weights, side: str, i: int) -> dict[str, Tensor]:
     prefix, tensors = f"{side}_l{i + 1}", dict[str, Tensor]()
     for name, (block, parts) in _LINEARS.items():
         if side == "decoder" or block != "context":
-            matrices = [weights[f"{prefix}_{block}_W{part}"].T for part in parts]
-            biases = [weights[f"{prefix}_{block}_b{part}"].flatten() for part in parts]
-            tensors[f"{side}.{i}.{name}.weight"] = torch.cat(matrices).contiguous()
-            tensors[f"{side}.{i}.{name}.bias"] = torch.cat(biases)
+            matrices, biases = ([f"{prefix}_{block}_{kind}{part}" for part in parts] for kind in "Wb")
+            tensors[f"{side}.{i}.{name}.weight"] = weights.stack({part: weights.matrix(part).T for part in matrices})
+            tensors[f"{side}.{i}.{name}.bias"] = weights.stack({part: weights[part].flatten() for part in biases})
     for name, theirs in _NORMS.items():
         if side == "decoder" or not name.startswith("cross"):
             tensors |= _norm(weights, f"{side}.{i}.{name}", f"{prefix}_{theirs}")

@@ -144,6 +144,18 @@ HF = {
         change_json("config.json", encoder_attention_heads=5, decoder_attention_heads=5),
         "d_model",
     ),
+    "a number for a matrix": (
+        change_weights(FC1, lambda _: torch.tensor(1.0)),
+        f"the shapes of {FC1} do not fit (a number)",
+    ),
+    "a vector for a table": (
+        change_weights("model.shared.weight", lambda w: w[0]),
+        "model.shared.weight has 1 dimensions",
+    ),
+    "no longest": (
+        change_json("config.json", max_position_embeddings="far"),
+        "is far, and no size",
+    ),
     "JSON that is none": (cut("config.json"), "config.json: cannot be read (it is no JSON)"),
 }
 
@@ -194,6 +206,7 @@ CT2 = {
     "truncated weights": (cut("model.bin"), "model.bin: is truncated, or no model of CTranslate2"),
     "nearly whole weights": (cut("model.bin", 0.999), "model.bin: is truncated, or no model of CTranslate2"),
     "an empty file": (cut("model.bin", 0), "model.bin: is truncated, or no model of CTranslate2"),
+    "an end that is no text": (change_json("config.json", eos_token=["</s>"]), "lists no ['</s>'], which config.json"),
     "another end": (change_json("config.json", eos_token="<end>"), "lists no <end>, which config.json names"),
 }
 
@@ -259,6 +272,11 @@ MARIAN = {
         "Wemb is in int8; focat reads models of Marian in float32",
     ),
     "no options": (change_npz("special:model.yml", lambda _: np.zeros(3, np.int8)), "special:model.yml cannot be read"),
+    "a vector for a table": (change_npz("Wemb", lambda w: w[0]), "Wemb has 1 dimensions, and should be a matrix"),
+    "matrices that do not fit": (
+        change_npz("encoder_l1_self_Wq", lambda w: w[1:]),
+        "do not fit (32×31, 32×32, 32×32)",
+    ),
     "other rows": (change_npz("Wemb", lambda w: w[:-1]), "but vocab.yml lists"),
     "a damaged vocabulary": (cut("vocab.yml", 0.501), "vocab.yml"),
 }

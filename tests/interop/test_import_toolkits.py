@@ -74,7 +74,8 @@ def test_npz_has_the_logits_of_the_model_with_marians_own_sinusoids(marian: tupl
         with torch.no_grad():
             for table in tables:
                 table.copy_(before)
-    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+    # twice what it is for transformers: these sinusoids are computed in float32, here and in Marian
+    torch.testing.assert_close(found, wanted, atol=2e-5, rtol=0)
     assert system.settings.decoding.length_penalty == 1.0
     assert system.settings.model.sinusoids == "fairseq"
 

@@ -138,7 +138,7 @@ def run_job(job: Job, translator: Translator, weights: list[str], progress: Prog
         before = job.output_id()
         identity = _identity(job, translator, weights)
         with open_journal(job.journal, identity, job.overwrite, before if job.overwrite else None) as journal:
-            with _output(job.output, journal) as out:
+            with _output(job.output, journal, before) as out:
                 stats = _translate(job, translator, total, progress, out, journal)
                 journal.finish()
                 job.check_output([before])  # someone may have written it in the meantime
@@ -207,7 +207,7 @@ def _standard_output() -> BinaryIO:
 
 
 @contextmanager
-def _output(path: Path, journal: Journal) -> Iterator[BinaryIO]:
+def _output(path: Path, journal: Journal, before: FileId | None) -> Iterator[BinaryIO]:
     """A file that appears when the block ends, compressed if its suffix says so; the journal knows which it is."""
     with atomic_file(path) as file:
         compressed = _compressed(path, file)
@@ -215,7 +215,7 @@ def _output(path: Path, journal: Journal) -> Iterator[BinaryIO]:
         if compressed is not file:
             compressed.close()
         file.flush()
-        journal.record_output(_file_id(os.fstat(file.fileno())))
+        journal.record_output(_file_id(os.fstat(file.fileno())), before)
 
 
 def _file_id(file: os.stat_result) -> FileId:

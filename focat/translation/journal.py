@@ -96,11 +96,11 @@ def replaceable_outputs(path: Path) -> list[FileId]:
             break
         records[1:] = [record]
         position += length
-    found = []
+    found: list[FileId] = []
     for record, name in zip(records, (_REPLACES, _OUTPUT), strict=False):
         fields = json.loads(zlib.decompress(record))
         if isinstance(fields, dict) and name in fields:
-            found.append(fields[name])
+            found += fields[name]
     return found
 
 
@@ -121,15 +121,13 @@ class Journal:
             file.seek(0)
             file.truncate()
             file.write(_MAGIC)
-            self._write(job if replaces is None else {**job, _REPLACES: replaces})
+            self._write(job if replaces is None else {**job, _REPLACES: [replaces]})
 
     def read(self) -> list[_Step] | None:
         """The next wave of an earlier run; None after the last one."""
         record: list[_Step] | dict[str, list[int]] | None = self._read() if self.replaying else None
-        if isinstance(record, dict):  # the output was written; it will be once more
-            self._file.seek(self._last_read)
-            self._file.truncate()
-            record = None
+        while isinstance(record, dict):  # the output was written; the record stays, lest a kill forget whose it is
+            record = self._read()
         self.replaying = record is not None
         self.has_results |= self.replaying
         return record
@@ -139,9 +137,12 @@ class Journal:
         self._write(steps)
         self.has_results = True
 
-    def record_output(self, file: FileId) -> None:
-        """Record which file the output is, before it appears at its name."""
-        self._write({_OUTPUT: file})
+    def record_output(self, file: FileId, before: FileId | None) -> None:
+        """Record which file the output is, before it appears at its name, and which file it replaces, if any.
+
+        A job that was killed between the two has an output already, which it may replace once more.
+        """
+        self._write({_OUTPUT: [each for each in (file, before) if each is not None]})
 
     def reject(self) -> None:
         """The wave that was read last is of another input: what comes through a pipe has changed.

@@ -20,7 +20,7 @@ from tests.soak.seeds import Seeds
 
 _KILLING_SHARE = 0.4  # of the time of each worker
 _BATCH = 20  # fuzzed inputs in one child
-Turns = Iterator[tuple[str, list[int]]]
+Turns = dict[str, Iterator[list[int]]]
 """A kind, and the numbers of its cases."""
 
 
@@ -133,19 +133,20 @@ class Worker:
     kills: int
 
     def work(self, killing: Turns, fuzzing: Turns) -> int:
-        """Spend a fixed share of the time on kills, and go through the kinds in turn."""
-        spent = {"killing": 0.0, "fuzzing": 0.0}
-        ended: set[str] = set()
-        while len(ended) < 2 and time.monotonic() < self.deadline:
-            behind = spent["killing"] <= _KILLING_SHARE * sum(spent.values())
-            what = "killing" if (behind or "fuzzing" in ended) and "killing" not in ended else "fuzzing"
-            turn = next(killing if what == "killing" else fuzzing, None)
-            if turn is None:
-                ended.add(what)
+        """Spend a fixed share of the time on kills, and the same time on each kind of either."""
+        spent = dict.fromkeys((*killing, *fuzzing), 0.0)
+        while spent and time.monotonic() < self.deadline:
+            killed = sum(seconds for kind, seconds in spent.items() if kind in killing)
+            behind = killed <= _KILLING_SHARE * sum(spent.values())
+            kinds = [kind for kind in spent if (kind in killing) == behind] or list(spent)
+            kind = min(kinds, key=spent.__getitem__)
+            numbers = next((killing.get(kind) or fuzzing[kind]), None)
+            if numbers is None:
+                del spent[kind]
                 continue
             began = time.monotonic()
-            self._kill(*turn) if what == "killing" else self._fuzz(*turn)
-            spent[what] += time.monotonic() - began
+            self._kill(kind, numbers) if kind in killing else self._fuzz(kind, numbers)
+            spent[kind] += time.monotonic() - began
         shutil.rmtree(self.folder, ignore_errors=True)
         return 0
 
@@ -169,14 +170,17 @@ class Worker:
 def _turns(
     sizes: Mapping[str, tuple[object, int]], kinds: Sequence[str], worker: int, workers: int, cases: int | None
 ) -> Turns:
-    """The kinds in turn, each with the numbers of the cases that are this worker's; only once if `cases` is given."""
+    """For each kind, batches of the numbers of the cases that are this worker's; once if `cases` is given."""
     chosen = {kind: size for kind, (_, size) in sizes.items() if not kinds or kind in kinds}
-    for turn in count() if chosen and cases is None else range(1):
-        for kind, size in chosen.items():
-            take = size if cases is None else min(size, cases)
-            numbers = [worker + workers * (turn * size + i) for i in range(take)]
-            for start in range(0, len(numbers), _BATCH):
-                yield kind, numbers[start : start + _BATCH]
+    return {kind: _numbers(size, worker, workers, cases) for kind, size in chosen.items()}
+
+
+def _numbers(size: int, worker: int, workers: int, cases: int | None) -> Iterator[list[int]]:
+    for turn in count() if cases is None else range(1):
+        take = size if cases is None else min(size, cases)
+        numbers = [worker + workers * (turn * size + i) for i in range(take)]
+        for start in range(0, len(numbers), _BATCH):
+            yield numbers[start : start + _BATCH]
 
 
 def _wait(children: Sequence[Child], out: Path) -> None:

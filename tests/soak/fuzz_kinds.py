@@ -7,6 +7,7 @@ import re
 import shutil
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from tests.soak.fuzz_case import Build, FuzzCase, Mutate
 from tests.soak.fuzz_translation import journal, same_lines, same_records, same_timings, translate
@@ -202,9 +203,18 @@ def store(draw: Random, seeds: Seeds, folder: Path) -> FuzzCase:
             return FuzzCase(["train", "c.yaml", "training.budget.updates=1", "--quiet"], ("run*",))
 
 
+def _content(path: Path) -> Any:
+    """What a file holds; blanks between the values of JSON do not count."""
+    try:
+        return json.loads(path.read_bytes()) if path.suffix == ".json" else path.read_bytes()
+    except ValueError:
+        return path.read_bytes()
+
+
 def _differences(found: Path, expected: Path) -> list[str]:
-    def content(folder: Path) -> dict[str, bytes]:
-        return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    def content(folder: Path) -> dict[str, Any]:
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        return {str(path.relative_to(folder)): _content(path) for path in files}
 
     one, other = content(found), content(expected)
     wrong = sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))

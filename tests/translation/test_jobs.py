@@ -69,6 +69,30 @@ class TestOutputOfOthers:
         assert (tmp_path / "out.txt").read_text() == expected
         assert not (tmp_path / f"out.txt{JOURNAL}").exists()
 
+    @pytest.mark.parametrize("call", ["finish", "record_output", "remove"])
+    def test_after_a_kill_between_the_last_two_steps_and_another(
+        self, monkeypatch: pytest.MonkeyPatch, model: Model, tmp_path: Path, call: str
+    ) -> None:
+        """The output is that of the first run, whatever the journal knows of the second."""
+        self._kill(monkeypatch, model, tmp_path, "remove")
+        expected = (tmp_path / "out.txt").read_text()
+        record_output = Journal.record_output
+        with monkeypatch.context() as patch:
+            if call == "record_output":  # recorded, but the new file has not taken its place
+
+                def record_and_die(journal: Journal, *files: Any) -> None:
+                    record_output(journal, *files)
+                    raise KeyboardInterrupt
+
+                patch.setattr(Journal, call, record_and_die)
+                with pytest.raises(KeyboardInterrupt):
+                    model.translate_file(tmp_path / "in.txt", tmp_path / "out.txt")
+            else:
+                self._kill(monkeypatch, model, tmp_path, call)
+        model.translate_file(tmp_path / "in.txt", tmp_path / "out.txt")
+        assert (tmp_path / "out.txt").read_text() == expected
+        assert not (tmp_path / f"out.txt{JOURNAL}").exists()
+
     def test_changed_after_a_kill_between_the_last_two_steps(
         self, monkeypatch: pytest.MonkeyPatch, model: Model, tmp_path: Path
     ) -> None:

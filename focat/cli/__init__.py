@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable
@@ -72,6 +73,11 @@ def main() -> None:
         for stream in filter(None, (sys.stdout, sys.stderr)):
             os.dup2(nowhere, stream.fileno())  # or the interpreter would flush into the closed pipe at exit
         sys.exit(0)
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        _print_error(f"{error.filename}: a name that long cannot be a file; check it")
+        sys.exit(2)
     except Exception as error:
         if not hasattr(error, "format_message"):  # errors of typer about arguments have it
             raise

@@ -111,3 +111,24 @@ def test_an_error_that_quotes_something_long_is_shortened(tmp_path):
     assert line.startswith("numbers.txt, line 1: 999")
     assert line.endswith("999 is not finite")
     assert 1000 < len(line) < 1010
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["config", "a" * 5000 + ".yaml"],
+        ["prepare", "a" * 5000 + ".yaml"],
+        ["translate", "a" * 5000],
+        ["report", "a" * 5000, "-o", "page.html"],
+        ["contrast", "a" * 5000, "--suite", "suite.json"],
+        ["import", "a" * 5000, "-o", "run"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_name_that_no_file_can_have_is_one_line(words, tmp_path):
+    refused(tmp_path, *words)
+
+
+def test_a_base_that_no_file_can_have_is_one_line(tmp_path):
+    (tmp_path / "c.yaml").write_text(f"base: {'a' * 5000}\n")
+    assert refused(tmp_path, "config", "c.yaml").startswith("aaa")

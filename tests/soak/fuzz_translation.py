@@ -60,6 +60,7 @@ def same_timings(before: bytes, after: bytes) -> list[str]:
 
 def same_records(before: bytes, after: bytes) -> list[str]:
     """Every line keeps what it had; translations are added."""
+    before = before.removeprefix(b"\xef\xbb\xbf")
     lines = [[line for line in re.split(rb"\r?\n|\r(?!.*\n)", text) if line.strip()] for text in (before, after)]
     if len(lines[0]) != len(lines[1]):
         return [f"{len(lines[0])} lines in, {len(lines[1])} out"]

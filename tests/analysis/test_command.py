@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from focat.config import load_settings
+from focat.corpus.prepare import prepare
+from focat.progress import NULL_PROGRESS
+
 
 def test_everything_about_three_systems(workshop):
     arguments = [
@@ -99,9 +103,9 @@ def test_documents_named_by_a_third_file(workshop, tmp_path):
 def test_runs_with_other_documents_are_not_compared(workshop, tmp_path):
     shutil.copytree(workshop / "store", tmp_path / "store")
     shutil.copytree(workshop / "focused", tmp_path / "other")
-    manifest = json.loads((tmp_path / "store" / "manifest.json").read_text(encoding="utf-8"))
-    manifest["splits"]["test"]["inputs"][0]["seed"] = 4
-    (tmp_path / "store" / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    documents = "data.test=[{format: generated, documents: 5, seed: 4}]"
+    settings = load_settings(workshop / "config.yaml", [f"data.store={tmp_path}/store", documents])
+    prepare(settings.data, NULL_PROGRESS, overwrite=True)
     config = (tmp_path / "other" / "config.yaml").read_text(encoding="utf-8")
     changed = config.replace(str(workshop / "store"), str(tmp_path / "store"))
     (tmp_path / "other" / "config.yaml").write_text(changed, encoding="utf-8")

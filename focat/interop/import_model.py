@@ -55,8 +55,8 @@ def import_model(
     Args:
         model: a folder of Hugging Face (Marian, M2M100) or CTranslate2, an `.argosmodel`, or a Marian `.npz`.
         output: folder of the run; it must not exist, or be empty.
-        source_language, target_language: as in `data.source_language`; needed where the model does not say them. For a
-            multilingual model, the target language is that of its token: `deu` for `>>deu<<`.
+        source_language: as in `data.source_language`; needed where the model does not say it.
+        target_language: the same. For a multilingual model, that of its token: `deu` for `>>deu<<`.
         target_sentencepiece: the SentencePiece model of the target, for packages that have that of the source alone.
 
     Raises:

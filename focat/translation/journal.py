@@ -10,6 +10,7 @@ that a resumed job gives the same bytes as an uninterrupted one.
 from __future__ import annotations
 
 import json
+import os
 import struct
 import time
 import zlib
@@ -191,7 +192,8 @@ class Journal:
         header = self._file.read(_HEADER.size)
         if len(header) == _HEADER.size:
             length, checksum = _HEADER.unpack(header)
-            payload = self._file.read(length)
+            left = os.fstat(self._file.fileno()).st_size - self._file.tell()
+            payload = self._file.read(min(length, left))  # a damaged length may be gigabytes
             if len(payload) == length and zlib.crc32(payload) == checksum:
                 return json.loads(zlib.decompress(payload))
         self._file.seek(self._last_read)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import tracemalloc
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -145,6 +146,18 @@ def test_a_damaged_record_is_dropped_with_what_follows(tmp_path: Path) -> None:
     content[-3] ^= 1
     (tmp_path / "j").write_bytes(content)
     assert run(tmp_path / "j") == 4
+
+
+def test_a_damaged_length_takes_no_memory(tmp_path: Path) -> None:
+    run(tmp_path / "j")
+    content = (tmp_path / "j").read_bytes()
+    (tmp_path / "j").write_bytes(content + b"\xff" * 12)  # a record of four gigabytes
+    tracemalloc.start()
+    try:
+        run(tmp_path / "j")
+        assert tracemalloc.get_traced_memory()[1] < 1 << 26
+    finally:
+        tracemalloc.stop()
 
 
 def test_journal_of_another_job(tmp_path: Path) -> None:

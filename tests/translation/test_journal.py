@@ -17,6 +17,7 @@ from focat.corpus.generated import generate
 from focat.decoding.engine import Engine
 from focat.decoding.requests import Request
 from focat.errors import FocatError
+from focat.translation import journal
 from focat.translation import translator as translator_module
 from focat.translation.journal import Journal, JournaledDecoder, open_journal
 from focat.translation.sentence_decoder import Decoded, DecodedSentence, SentenceDecoder
@@ -150,8 +151,11 @@ def test_a_damaged_record_is_dropped_with_what_follows(tmp_path: Path) -> None:
 
 def test_a_damaged_length_takes_no_memory(tmp_path: Path) -> None:
     run(tmp_path / "j")
-    content = (tmp_path / "j").read_bytes()
-    (tmp_path / "j").write_bytes(content + b"\xff" * 12)  # a record of four gigabytes
+    content = bytearray((tmp_path / "j").read_bytes())
+    first = len(journal._MAGIC)
+    second = first + journal._HEADER.size + journal._HEADER.unpack_from(content, first)[0]
+    content[second : second + 4] = b"\xff" * 4  # its length: four gigabytes
+    (tmp_path / "j").write_bytes(content)
     tracemalloc.start()
     try:
         run(tmp_path / "j")

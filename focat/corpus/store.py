@@ -23,6 +23,7 @@ from focat.errors import FocatError
 from focat.files import read_json_object, sha256, write_json
 
 STORE_VERSION = 2  # of the layout
+_ARRAYS = ("documents", "source.tokens", "source.offsets", "target.tokens", "target.offsets")  # of a split
 _STAGE = "stage.json"  # in each folder of a store: the key of the stage, and the SHA-256 of its other files
 _PREPARE_AGAIN = "run `focat prepare` again: it makes damaged parts anew"
 _MANIFEST = {  # what readers of a manifest rely on
@@ -156,6 +157,9 @@ def stage_damage(folder: Path) -> str | None:
         return f"{folder / _STAGE} is missing or damaged"
     if not isinstance(expected, dict) or not expected:
         return f"{folder / _STAGE} has no checksums"
+    needed = ("split.json", *_ARRAYS) if (folder / "split.json").exists() else ("tokenizer.json",)
+    if unknown := sorted(set(needed) - expected.keys()):
+        return f"{folder / _STAGE} has no checksum of {', '.join(unknown)}"
     for name, digest in expected.items():
         path = folder / Path(name).name
         try:

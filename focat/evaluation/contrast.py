@@ -29,6 +29,7 @@ from focat.evaluation.suites import (
     read_suites,
 )
 from focat.evaluation.test_sets import translated_texts
+from focat.hardware import memory_errors
 from focat.progress import Progress
 from focat.run import Run, TrainedSystem
 from focat.translation.translator import Translator
@@ -150,7 +151,10 @@ def run_contrast(
         if config.target_context == "own" and context.target_before:
             suite = replace(suite, instances=with_own_context(suite.instances, translate_context))
         model, tokenizer = system.model, system.tokenizer
-        scores = score_instances(model, tokenizer, suite.instances, context, config.precision, progress)
+        with memory_errors(
+            f"{suite.name}: its longest window does not fit into memory; shorten the text of that instance"
+        ):
+            scores = score_instances(model, tokenizer, suite.instances, context, config.precision, progress)
         translations: list[GeneratedTranslation] = []
         if config.translate:
             translations = translate_instances(model, tokenizer, suite.instances, context, search, progress)

@@ -360,6 +360,22 @@ def test_damage_to_a_store_is_mended_by_prepare_and_refused_by_training(tmp_path
     Store(data.store).verify()
 
 
+@pytest.mark.parametrize("name", ["train/target.tokens", "train/split.json", "tokenizer/tokenizer.json"])
+def test_a_file_without_a_checksum_is_made_again(tmp_path: Path, name: str) -> None:
+    data = settings(tmp_path)
+    prepare(data, NULL_PROGRESS)
+    before = files_in(data.store)
+    stage, _, file = name.partition("/")
+    path = data.store / stage / "stage.json"
+    described = json.loads(path.read_text())
+    del described["sha256"][file]
+    path.write_text(json.dumps(described))
+    with pytest.raises(FocatError, match=f"stage.json has no checksum of {file}; run `focat prepare` again"):
+        Store(data.store).verify()
+    prepare(data, NULL_PROGRESS)
+    assert files_in(data.store) == before
+
+
 def test_a_store_without_checksums_is_made_again_with_the_same_keys(tmp_path: Path) -> None:
     """As focat 0.1 wrote it: with the same keys, runs that were begun on it can be resumed."""
     data = settings(tmp_path)

@@ -5,7 +5,11 @@ import json
 import pytest
 
 from focat.corpus.generated import write_suites
+from focat.errors import FocatError
+from focat.evaluation import contrast
 from focat.evaluation.suites import ContextFiles, read_suite
+from focat.progress import NULL_PROGRESS
+from focat.run import load_system
 from tests.evaluation.commands import focat
 from tests.evaluation.systems_on_hand import make_run
 
@@ -196,3 +200,13 @@ def test_a_malformed_suite_names_file_and_entry(contrast_run, suites, tmp_path):
     done = focat(tmp_path, "contrast", contrast_run.path, "--suite", "bad.json", "--instances", "i", expect=2)
     assert done.stderr == "focat: bad.json, entry 5: `true_ind` is 9, but the 2 candidates are counted from 0 to 1\n"
     assert not (tmp_path / "i").exists()
+
+
+def test_an_instance_too_long_for_the_memory_is_one_line(contrast_run, suites, monkeypatch):
+    def refuse(*_, **__):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1589019971 bytes")
+
+    suite = read_suite(suites / "deixis.json")
+    monkeypatch.setattr(contrast, "score_instances", refuse)
+    with pytest.raises(FocatError, match=f"{suite.name}: its longest window does not fit into memory"):
+        contrast.run_contrast(load_system(contrast_run.path), [suite], contrast.ContrastConfig(), NULL_PROGRESS)

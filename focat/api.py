@@ -21,7 +21,7 @@ from focat.files import digest_of
 from focat.progress import NULL_PROGRESS, Progress
 from focat.run import TrainedSystem, load_system
 from focat.translation.arguments import check_options, check_sentence, check_type, list_of, sentences_of
-from focat.translation.formats import OutputOptions
+from focat.translation.formats import FormatOptions
 from focat.translation.jobs import STDOUT, Job, JobStats, run_job
 from focat.translation.options import TranslateOptions
 from focat.translation.result import Translation
@@ -134,7 +134,7 @@ class Model:
         Args:
             input: the file to translate.
             output: the file to write; standard output if not given.
-            format: text, jsonl, srt or vtt; by the name of the input if not given.
+            format: as text, jsonl or srt (`focat.translation.formats.FORMATS`); by the name of the input if not given.
             split: the input is running text, to be split into sentences.
             scores: write the score of each translation.
             overwrite: replace the output if it exists, and fields of JSON lines that have the name of an added one.
@@ -145,10 +145,11 @@ class Model:
             check_type(name, path, str | Path, "a path")
         check_type("progress", progress, Progress, "a Progress")
         check_options(options, "format", "split", "scores", "overwrite", "progress")
-        languages = (self.settings.data.source_language, self.settings.data.target_language) if split else None
-        written = OutputOptions(scores, options.get("nbest") or self.settings.decoding.nbest, overwrite)
+        languages = self.settings.data.source_language, self.settings.data.target_language
+        nbest = options.get("nbest") or self.settings.decoding.nbest
+        written = FormatOptions(scores, nbest, overwrite, split, languages)
         longest = self.settings.decoding.max_line_bytes
-        job = Job(Path(input), Path(output), format, languages, written, overwrite, longest)
+        job = Job(Path(input), Path(output), format, written, overwrite, longest)
         return run_job(job, self.translator(**options), self._digests(), progress)
 
     def translator(self, **options: Unpack[TranslateOptions]) -> Translator:

@@ -24,7 +24,7 @@ def translate_command(
     ] = None,
     output: Annotated[Path, opt.file("Where to write; standard output if not given.", "--output", "-o")] = Path("-"),
     format: Annotated[
-        str | None, typer.Option(help="text, jsonl, srt or vtt; by the end of the file's name if not given.")
+        str | None, typer.Option(help="As text, jsonl or srt; by the end of the file's name if not given.")
     ] = None,
     split: Annotated[bool, opt.flag("--split", "The input is running text: cut it into sentences.")] = False,
     context: opt.ContextOption = None,

@@ -25,7 +25,7 @@ from focat.corpus.text_files import DEFAULT_LIMIT, LineLimit
 from focat.errors import FocatError
 from focat.files import atomic_file, check_parent_folder, check_partial_file, disk_errors, sha256
 from focat.progress import Progress
-from focat.translation.formats import FileSegment, InputLines, OutputOptions, format_of, read_segments
+from focat.translation.formats import FileSegment, FormatOptions, InputLines, format_of, read_segments
 from focat.translation.formats.lines import STDIN
 from focat.translation.journal import FileId, Journal, JournaledDecoder, open_journal, replaceable_outputs
 from focat.translation.read_ahead import ReadAhead
@@ -45,9 +45,7 @@ class Job:
     output: Path = STDOUT
     format: str | None = None
     """By the suffix of the input if not given."""
-    split: tuple[str, str] | None = None
-    """Source and target language of running text, which is split into sentences."""
-    options: OutputOptions = field(default_factory=OutputOptions)
+    options: FormatOptions = field(default_factory=FormatOptions)
     overwrite: bool = False
     max_line_bytes: int = DEFAULT_LIMIT.bytes
 
@@ -57,6 +55,11 @@ class Job:
         return self.input == STDIN or (self.input.exists() and not self.input.is_file() and not self.input.is_dir())
 
     @property
+    def format_name(self) -> str:
+        """The format that was given, or that the name of the input stands for."""
+        return self.format or format_of(self.input, self.options.languages)
+
+    @property
     def journal(self) -> Path:
         """The journal, which exists until the job is done: beside the file itself, if the output is a link to it."""
         output = self.output.resolve() if self.output.is_symlink() else self.output
@@ -64,9 +67,8 @@ class Job:
 
     def segments(self) -> Iterator[FileSegment]:
         """The segments of the input."""
-        name = self.format or format_of(self.input)
         limit = LineLimit(self.max_line_bytes, "decoding.max_line_bytes")
-        return read_segments(InputLines(self.input, limit), name, self.options, self.split)
+        return read_segments(InputLines(self.input, limit), self.format_name, self.options)
 
     def check(self) -> int | None:
         """Find errors before any work is done; returns the number of sentences, or None if the input is a pipe."""
@@ -175,7 +177,7 @@ def _identity(job: Job, translator: Translator, weights: list[str]) -> dict[str,
     return {
         "version of focat": __version__,
         "input": None if job.readable_once else sha256(job.input),
-        "format": [job.format or format_of(job.input), job.split],
+        "format": [job.format_name, job.options.split, job.options.languages],
         "weights": weights,
         "windows": translator.windows.model_dump(),
         "search settings": translator.settings.model_dump(),

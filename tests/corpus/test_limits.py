@@ -16,7 +16,7 @@ from focat.corpus.readers import read_documents
 from focat.corpus.text_files import LineLimit, Lines
 from focat.errors import FocatError
 from focat.evaluation.suites import read_suite
-from focat.translation.formats import InputLines, OutputOptions, read_segments
+from focat.translation.formats import FormatOptions, InputLines, read_segments
 
 MIB = 1 << 20
 SIDES = ["source", "target"]
@@ -75,7 +75,7 @@ def test_a_cue_without_end_is_refused(tmp_path: Path, name: str, text: str) -> N
     (tmp_path / name).write_text(text)
     lines = InputLines(tmp_path / name, LineLimit(2000, "decoding.max_line_bytes"))
     with pytest.raises(FocatError, match=r"no timing in the last 2,000 characters; break it, or raise decoding\.max_l"):
-        list(read_segments(lines, name[-3:], OutputOptions()))
+        list(read_segments(lines, name[-3:], FormatOptions()))
 
 
 def test_a_suite_that_decompresses_to_too_much_is_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from focat.errors import FocatError
-from focat.translation.formats import FileSegment, InputLines, OutputOptions, format_of, read_segments
+from focat.translation.formats import FileSegment, FormatOptions, InputLines, format_of, read_segments
 from focat.translation.formats.subtitles import break_lines
 from focat.translation.formats.text import paragraphs, split_sentences
 from focat.translation.result import Alternative, Translation, on_one_line
@@ -57,21 +57,21 @@ Tom &amp; Jerry &lt;3
 """
 
 
-def translated(content: str | bytes, name: str, say: Callable[[str], str], folder: Path, **options: object) -> bytes:
+def translated(content: str | bytes, name: str, say: Callable[[str], str], folder: Path, **options: Any) -> bytes:
     """The file with `say` for a translator."""
     path = folder / f"file.{name}"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    segments = read_segments(InputLines(path), format_of(path), **{"options": OutputOptions(), **options})  # type: ignore[arg-type]
+    segments = read_segments(InputLines(path), format_of(path), FormatOptions(**options))
     return "".join(segment.write([Translation(s, say(s)) for s in segment.sentences]) for segment in segments).encode()
 
 
-def sentences(content: str, name: str, folder: Path, **options: object) -> list[list[str]]:
+def sentences(content: str, name: str, folder: Path, **options: Any) -> list[list[str]]:
     """What is to be translated, document by document."""
     path = folder / f"file.{name}"
     path.write_text(content, encoding="utf-8")
     documents: list[list[str]] = [[]]
     segment: FileSegment
-    for segment in read_segments(InputLines(path), format_of(path), **{"options": OutputOptions(), **options}):  # type: ignore[arg-type]
+    for segment in read_segments(InputLines(path), format_of(path), FormatOptions(**options)):
         documents[-1] += segment.sentences
         if segment.ends_document:
             documents.append([])
@@ -91,10 +91,18 @@ def same(text: str) -> str:
         ("a.vtt.gz", "vtt"),
         ("a.jsonl.zst", "jsonl"),
         ("a.gz", "text"),
+        ("a.EN", "text"),
     ],
 )
 def test_format_by_ending(name: str, expected: str) -> None:
-    assert format_of(Path(name)) == expected
+    assert format_of(Path(name), ("en",)) == expected
+
+
+@pytest.mark.parametrize(("name", "suffix"), [("a.docx", ".docx"), ("a.pdf.gz", ".pdf"), ("a.de", ".de")])
+def test_other_endings_are_refused(name: str, suffix: str) -> None:
+    expected = rf"focat does not read {suffix} files; it reads text \(.txt\), jsonl .*choose the format text"
+    with pytest.raises(FocatError, match=expected):
+        format_of(Path(name), ("en",))
 
 
 @pytest.mark.parametrize("character", ["\n", "\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"])
@@ -115,7 +123,7 @@ class TestText:
         assert translated("One.\r\rTwo.\r", "txt", str.upper, tmp_path) == b"ONE.\r\rTWO.\r"
         assert sentences("One.\rTwo.\nThree.", "txt", tmp_path) == [["One.\rTwo.", "Three."]]
         assert sentences('["a"]\r["b"]', "jsonl", tmp_path) == [["a"], ["b"]]
-        assert sentences("One. Two.\r\rThree.", "txt", tmp_path, split=("en", "de")) == [["One.", "Two.", "Three."]]
+        assert sentences("One. Two.\r\rThree.", "txt", tmp_path, split=True) == [["One.", "Two.", "Three."]]
 
     @pytest.mark.parametrize("line", ["\x00", "\x07\x1b", "\x7f"])
     def test_a_line_of_control_characters_is_no_boundary(self, line: str, tmp_path: Path) -> None:
@@ -146,11 +154,11 @@ class TestText:
 
     def test_scores_and_alternatives_are_columns(self, tmp_path: Path) -> None:
         (tmp_path / "a.txt").write_text("Eins\n\nZwei\n")
-        segments = list(read_segments(InputLines(tmp_path / "a.txt"), "text", OutputOptions(scores=True, nbest=2)))
+        segments = list(read_segments(InputLines(tmp_path / "a.txt"), "text", FormatOptions(scores=True, nbest=2)))
         found = Translation("Eins", "one", -0.5, (Alternative("one", -0.5), Alternative("won", -1.25)))
         assert segments[0].write([found]) == "-0.5000\tone\t-1.2500\twon\n"
         assert segments[1].write([]) == "\n"
-        segments = list(read_segments(InputLines(tmp_path / "a.txt"), "text", OutputOptions(nbest=2)))
+        segments = list(read_segments(InputLines(tmp_path / "a.txt"), "text", FormatOptions(nbest=2)))
         assert segments[0].write([found]) == "one\twon\n"
 
     def test_not_utf8(self, tmp_path: Path) -> None:
@@ -211,10 +219,10 @@ class TestJsonLines:
         self, line: str, field: str, options: dict[str, Any], tmp_path: Path
     ) -> None:
         with pytest.raises(FocatError, match=rf"line 2: has a field `{field}` already; rename it, or overwrite"):
-            translated(f'["a"]\n{line}\n', "jsonl", same, tmp_path, options=OutputOptions(**options))
+            translated(f'["a"]\n{line}\n', "jsonl", same, tmp_path, **options)
         (tmp_path / "a.jsonl").write_text(line)
         (segment,) = read_segments(
-            InputLines(tmp_path / "a.jsonl"), "jsonl", OutputOptions(**options, replace_fields=True)
+            InputLines(tmp_path / "a.jsonl"), "jsonl", FormatOptions(**options, replace_fields=True)
         )
         found = Translation("a", "b", -0.5, (Alternative("b", -0.5),))
         written = json.loads(segment.write([found]), object_pairs_hook=list)
@@ -232,7 +240,7 @@ class TestJsonLines:
 
     def test_scores_and_alternatives(self, tmp_path: Path) -> None:
         (tmp_path / "a.jsonl").write_text('{"sentences": ["Eins", ""]}\n"Eins"\n')
-        first, second = read_segments(InputLines(tmp_path / "a.jsonl"), "jsonl", OutputOptions(scores=True, nbest=2))
+        first, second = read_segments(InputLines(tmp_path / "a.jsonl"), "jsonl", FormatOptions(scores=True, nbest=2))
         found = Translation("Eins", "one", -0.5, (Alternative("one", -0.5), Alternative("won", -1.25)))
         both = [{"text": "one", "score": -0.5}, {"text": "won", "score": -1.25}]
         assert json.loads(first.write([found, Translation("", "")])) == {
@@ -328,7 +336,7 @@ class TestSubtitles:
         cue = f"1\n00:00:01,000 --> 00:00:02,000\n{text}\n"
         assert translated(cue, "srt", str.upper, tmp_path).decode().splitlines()[2:] == expected.splitlines()
         (segment,) = (
-            p for p in read_segments(InputLines(tmp_path / "file.srt"), "srt", OutputOptions()) if p.sentences
+            p for p in read_segments(InputLines(tmp_path / "file.srt"), "srt", FormatOptions()) if p.sentences
         )
         assert (segment.lost is not None) == lost
 
@@ -394,9 +402,9 @@ class TestSubtitles:
 class TestRunningText:
     def test_paragraphs_and_blank_lines_stay(self, tmp_path: Path) -> None:
         text = "Title\n\nDr. Smith came. He left.\nA new paragraph! Yes.\n\n\nThe end."
-        found = sentences(text, "txt", tmp_path, split=("en", "de"))
+        found = sentences(text, "txt", tmp_path, split=True)
         assert found == [["Title", "Dr. Smith came.", "He left.", "A new paragraph!", "Yes.", "The end."]]
-        assert translated(text, "txt", str.upper, tmp_path, split=("en", "de")).decode() == text.upper()
+        assert translated(text, "txt", str.upper, tmp_path, split=True).decode() == text.upper()
 
     def test_wrapped_lines_are_joined_and_wrapped_again(self, tmp_path: Path) -> None:
         text = (
@@ -406,9 +414,9 @@ class TestRunningText:
             "\n"
             "Next.\n"
         )
-        first, *_, last = sentences(text, "txt", tmp_path, split=("en-GB", "de"))[0]
+        first, *_, last = sentences(text, "txt", tmp_path, split=True, languages=("en-GB", "de"))[0]
         assert (first, last) == ("It was the best of times, it was the worst of times.", "Next.")
-        assert translated(text, "txt", same, tmp_path, split=("en", "de")).decode() == text
+        assert translated(text, "txt", same, tmp_path, split=True).decode() == text
 
     def test_what_is_not_wrapped(self) -> None:
         """Paragraphs of one line each, lists, indents."""
@@ -423,14 +431,20 @@ class TestRunningText:
 
     def test_marks_in_front_are_not_translated(self, tmp_path: Path) -> None:
         text = "# A title\n- First thing. And more.\n  - nested\n1. one\n> quoted\n"
-        assert sentences(text, "txt", tmp_path, split=("en", "de")) == [
+        assert sentences(text, "txt", tmp_path, split=True) == [
             ["A title", "First thing.", "And more.", "nested", "one", "quoted"]
         ]
-        assert translated(text, "txt", str.upper, tmp_path, split=("en", "de")).decode() == text.upper()
+        assert translated(text, "txt", str.upper, tmp_path, split=True).decode() == text.upper()
 
     def test_languages_without_spaces(self, tmp_path: Path) -> None:
-        assert translated("One. Two.\n", "txt", lambda _: "文。", tmp_path, split=("en", "ja")).decode() == "文。文。\n"
-        assert translated("一。二。\n", "txt", lambda _: "One.", tmp_path, split=("ja", "en")).decode() == "One. One.\n"
+        assert (
+            translated("One. Two.\n", "txt", lambda _: "文。", tmp_path, split=True, languages=("en", "ja")).decode()
+            == "文。文。\n"
+        )
+        assert (
+            translated("一。二。\n", "txt", lambda _: "One.", tmp_path, split=True, languages=("ja", "en")).decode()
+            == "One. One.\n"
+        )
 
     def test_sentences(self) -> None:
         assert list(split_sentences("Er kam am 3. Oktober. Dann ging er, z. B. heim.", "de")) == [
@@ -440,24 +454,24 @@ class TestRunningText:
 
     @given(text=st.text(st.sampled_from("ab. \t\n-1#\r"), max_size=80))
     def test_as_many_blank_lines_as_before(self, text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-        out = translated(text, "txt", lambda _: "x", tmp_path_factory.getbasetemp(), split=("en", "de")).decode()
+        out = translated(text, "txt", lambda _: "x", tmp_path_factory.getbasetemp(), split=True).decode()
         blank = [not line.strip() for line in text.split("\n")]
         assert [not line.strip() for line in out.split("\n")].count(True) == blank.count(True)
 
     @pytest.mark.parametrize(
         ("name", "options"),
-        [("srt", OutputOptions()), ("txt", OutputOptions(scores=True)), ("txt", OutputOptions(nbest=2))],
+        [("srt", {}), ("txt", {"scores": True}), ("txt", {"nbest": 2})],
     )
-    def test_what_does_not_go_together(self, name: str, options: OutputOptions, tmp_path: Path) -> None:
+    def test_what_does_not_go_together(self, name: str, options: dict[str, Any], tmp_path: Path) -> None:
         with pytest.raises(FocatError, match="split: "):
-            translated("", name, same, tmp_path, split=("en", "de"), options=options)
+            translated("", name, same, tmp_path, split=True, **options)
 
 
 def test_no_scores_in_subtitles(tmp_path: Path) -> None:
-    with pytest.raises(FocatError, match="format = srt: a cue has no place for scores"):
-        translated(SRT, "srt", same, tmp_path, options=OutputOptions(scores=True))
+    with pytest.raises(FocatError, match="format = srt: has no place for scores"):
+        translated(SRT, "srt", same, tmp_path, scores=True)
 
 
 def test_no_such_format(tmp_path: Path) -> None:
-    with pytest.raises(FocatError, match="format = docx: there is no such format; choose from text, jsonl, srt, vtt"):
-        read_segments(InputLines(tmp_path / "a"), "docx", OutputOptions())
+    with pytest.raises(FocatError, match="format = docx: there is no such format; choose from text, jsonl, srt"):
+        read_segments(InputLines(tmp_path / "a"), "docx", FormatOptions())

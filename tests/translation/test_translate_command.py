@@ -184,7 +184,7 @@ class TestMistakes:
                 "'magic' is not one of 'regenerate', 'reuse', 'none'",
             ),
             (["--nbest", "9"], "nbest is 9 but only 2 hypotheses are kept: set beam to 9"),
-            (["--format", "srt", "--scores"], "--format srt: a cue has no place for scores or nbest"),
+            (["--format", "srt", "--scores"], "--format srt: has no place for scores or nbest"),
             (["--format", "srt"], "in.txt: has no line like"),
             (["--format", "jsonl"], "in.txt, line 1: not JSON at column 1"),
             (["--split", "--format", "vtt"], "split: is for running text, not for vtt"),

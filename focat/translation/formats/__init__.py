@@ -6,57 +6,74 @@ translated; everything else is copied byte for byte.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from focat.corpus.text_files import DECOMPRESSORS
 from focat.errors import FocatError, ParameterError
 from focat.translation.formats.jsonl import jsonl_segments
 from focat.translation.formats.lines import InputLines
-from focat.translation.formats.segments import FileSegment, OutputOptions
+from focat.translation.formats.segments import FileSegment, FormatOptions
 from focat.translation.formats.subtitles import srt_segments, vtt_segments
 from focat.translation.formats.text import running_text_segments, text_segments
 
-__all__ = ["FORMATS", "FileSegment", "InputLines", "OutputOptions", "format_of", "read_segments"]
-
-FORMATS = ("text", "jsonl", "srt", "vtt")
-_ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".srt": "srt", ".vtt": "vtt"}
+__all__ = ["FORMATS", "FileSegment", "FormatOptions", "InputLines", "format_of", "read_segments"]
 
 
-def format_of(path: Path) -> str:
-    """The format that a file's suffix stands for; text if it is unknown."""
+@dataclass(frozen=True)
+class Format:
+    """A kind of file: how its names end, and what reads it."""
+
+    suffixes: tuple[str, ...]
+    read: Callable[[InputLines, FormatOptions], Iterator[FileSegment]]
+    has_columns: bool = False
+    """Whether scores and the n best have a place in it."""
+
+
+FORMATS = {
+    "text": Format((".txt",), text_segments, has_columns=True),
+    "jsonl": Format((".jsonl", ".ndjson"), jsonl_segments, has_columns=True),
+    "srt": Format((".srt",), srt_segments),
+    "vtt": Format((".vtt",), vtt_segments),
+}
+
+
+def format_of(path: Path, languages: tuple[str, ...] = ()) -> str:
+    """The format that a file's suffix stands for. A name without one is text, and so is `talk.en` of a language given.
+
+    Raises:
+        FocatError: no format has this suffix.
+    """
     if path.suffix.lower() in DECOMPRESSORS:
         path = path.with_suffix("")
-    return _ENDINGS.get(path.suffix.lower(), "text")
+    suffix = path.suffix.lower()
+    if suffix in ("", *(f".{language.lower()}" for language in languages)):
+        return "text"
+    for name, format in FORMATS.items():
+        if suffix in format.suffixes:
+            return name
+    known = ", ".join(f"{name} ({' '.join(format.suffixes)})" for name, format in FORMATS.items())
+    raise FocatError(
+        f"{path}: focat does not read {path.suffix} files; it reads {known}. "
+        "If each line of it is a sentence, choose the format text"
+    )
 
 
-def read_segments(
-    lines: InputLines, name: str, options: OutputOptions, split: tuple[str, str] | None = None
-) -> Iterator[FileSegment]:
-    """The segments of a file.
-
-    Args:
-        name: its format, one of FORMATS.
-        options: what is written of each translation.
-        split: source and target language of running text, which is split into sentences; None for other files.
+def read_segments(lines: InputLines, name: str, options: FormatOptions) -> Iterator[FileSegment]:
+    """The segments of a file; `name` is its format, one of FORMATS.
 
     Raises:
         FocatError: there is no such format, or it cannot hold what the options ask for.
     """
     if name not in FORMATS:
         raise ParameterError("format", name, f"there is no such format; choose from {', '.join(FORMATS)}")
-    if split is not None:
+    if options.split:
         if name != "text":
             raise FocatError(f"split: is for running text, not for {name}, where the sentences are given")
         if not options.plain:
             raise FocatError("split: running text has no place for scores or nbest")
-        return running_text_segments(lines, *split)
-    match name:
-        case "jsonl":
-            return jsonl_segments(lines, options)
-        case "srt" | "vtt":
-            if not options.plain:
-                raise ParameterError("format", name, "a cue has no place for scores or nbest")
-            return srt_segments(lines) if name == "srt" else vtt_segments(lines)
-        case _:
-            return text_segments(lines, options)
+        return running_text_segments(lines, *options.languages)
+    if not (options.plain or FORMATS[name].has_columns):
+        raise ParameterError("format", name, "has no place for scores or nbest")
+    return FORMATS[name].read(lines, options)

@@ -19,7 +19,7 @@ from typing import Any
 
 from focat.corpus.text_files import is_blank
 from focat.translation.formats.lines import InputLines
-from focat.translation.formats.segments import FileSegment, OutputOptions, verbatim
+from focat.translation.formats.segments import FileSegment, FormatOptions, verbatim
 from focat.translation.result import Translation
 
 _EXPECTED = "expected an object with `sentences` or `source`, a list of sentences, or a sentence"
@@ -61,7 +61,7 @@ class Record:
         return text
 
 
-def jsonl_segments(lines: InputLines, options: OutputOptions) -> Iterator[FileSegment]:
+def jsonl_segments(lines: InputLines, options: FormatOptions) -> Iterator[FileSegment]:
     """A segment for each line. Consecutive single sentences with the same `document` belong to one document."""
     document: str | None = None  # the one that may go on
     for text, end in lines.plain():
@@ -133,14 +133,14 @@ def _sentences(lines: InputLines, record: Record) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _check_free(lines: InputLines, record: Record, options: OutputOptions) -> None:
+def _check_free(lines: InputLines, record: Record, options: FormatOptions) -> None:
     """Refuse a line that has a field where the translation is to be, unless it may be replaced."""
     for name in _added(record, options, ()):
         if name in record.fields and not options.replace_fields:
             raise lines.error(f"has a field `{name}` already; rename it, or overwrite")
 
 
-def _write(record: Record, options: OutputOptions, end: str, translations: Sequence[Translation]) -> str:
+def _write(record: Record, options: FormatOptions, end: str, translations: Sequence[Translation]) -> str:
     added = _added(record, options, translations)
     if isinstance(record.value, dict):
         return record.with_fields(added) + end
@@ -151,7 +151,7 @@ def _write(record: Record, options: OutputOptions, end: str, translations: Seque
     return Record(f'{{"{field}": {record.text.strip()}}}', None, {}).with_fields(added) + end
 
 
-def _added(record: Record, options: OutputOptions, translations: Sequence[Translation]) -> dict[str, Any]:
+def _added(record: Record, options: FormatOptions, translations: Sequence[Translation]) -> dict[str, Any]:
     """The fields that are added to a line."""
     added: dict[str, list[Any]] = {"translations": [translation.text for translation in translations]}
     if options.scores:

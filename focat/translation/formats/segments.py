@@ -30,13 +30,17 @@ def verbatim(line: int, text: str, ends_document: bool = False) -> FileSegment:
 
 
 @dataclass(frozen=True)
-class OutputOptions:
-    """What is written of each translation besides its text."""
+class FormatOptions:
+    """How a file is read, and what is written of each translation besides its text."""
 
     scores: bool = False
     nbest: int = 1
     replace_fields: bool = False
     """Replace fields of JSON lines that have the name of one that is added, instead of refusing them."""
+    split: bool = False
+    """The file is running text, to be split into sentences."""
+    languages: tuple[str, str] = ("en", "de")
+    """Source and target language: how sentences end, and how they are joined."""
 
     @property
     def plain(self) -> bool:

@@ -16,7 +16,7 @@ from functools import partial
 
 from focat.errors import FocatError
 from focat.translation.formats.lines import ANY_LINE, InputLines, split_line_end
-from focat.translation.formats.segments import FileSegment, verbatim
+from focat.translation.formats.segments import FileSegment, FormatOptions, verbatim
 from focat.translation.result import Translation
 
 _WIDTH = 42  # characters of a line: what broadcasters ask for
@@ -36,7 +36,7 @@ _UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u4e00-\u9fff]")  # Thai and 
 _DASH = re.compile(r"\s*[-‐‑–—]\s*(?=\S)")  # starts an utterance where two people speak
 
 
-def srt_segments(lines: InputLines) -> Iterator[FileSegment]:
+def srt_segments(lines: InputLines, options: FormatOptions) -> Iterator[FileSegment]:
     """The cues of a SubRip file, and what stands between them."""
     between: list[str] = []  # lines that are not part of a cue's text
     body: list[str] = []
@@ -63,7 +63,7 @@ def srt_segments(lines: InputLines) -> Iterator[FileSegment]:
     yield verbatim(lines.number, "".join(between))
 
 
-def vtt_segments(lines: InputLines) -> Iterator[FileSegment]:
+def vtt_segments(lines: InputLines, options: FormatOptions) -> Iterator[FileSegment]:
     """The cues of a WebVTT file; its header, notes, styles, regions, names and positions are copied."""
     between: list[str] = []
     body: list[str] | None = None  # the text of the cue that is being read

@@ -13,7 +13,7 @@ import sentencex
 
 from focat.corpus.text_files import is_blank
 from focat.translation.formats.lines import InputLines
-from focat.translation.formats.segments import FileSegment, OutputOptions, score_text, verbatim
+from focat.translation.formats.segments import FileSegment, FormatOptions, score_text, verbatim
 from focat.translation.result import Translation, on_one_line
 
 _UNSPACED = {"bo", "ja", "km", "lo", "my", "th", "yue", "zh"}  # languages without spaces between sentences
@@ -24,7 +24,7 @@ _INDENT = re.compile(r"\s*(?:(?:[-*+•–—>#]+|\d+[.)])\s+)*")
 _SENTENCE_END = re.compile(r"[.!?:…。！？।؟]['\"”’»“)\]]*$")
 
 
-def text_segments(lines: InputLines, options: OutputOptions) -> Iterator[FileSegment]:
+def text_segments(lines: InputLines, options: FormatOptions) -> Iterator[FileSegment]:
     """A segment for each line. A blank line ends a document; it stays as it is, like all in which nothing is said."""
     for text, end in lines.plain():
         if not on_one_line(text):
@@ -33,7 +33,7 @@ def text_segments(lines: InputLines, options: OutputOptions) -> Iterator[FileSeg
             yield FileSegment(lines.number, (text,), partial(_write_line, options, end))
 
 
-def _write_line(options: OutputOptions, end: str, translations: Sequence[Translation]) -> str:
+def _write_line(options: FormatOptions, end: str, translations: Sequence[Translation]) -> str:
     """Always one line: scores and alternatives are separated by tabs."""
     (translation,) = translations
     if options.plain:

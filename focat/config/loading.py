@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from typing_extensions import Unpack
 
 from focat.config.explain import explain, short_text
-from focat.config.schema import SAMPLING_SETTINGS, DecodingSettings, SearchOptions, SearchSettings, Settings
+from focat.config.schema import SAMPLING_SETTINGS, SearchOptions, SearchSettings, Settings
 from focat.config.yaml_files import MAX_DEPTH, YamlLimitError, parse_yaml, read_yaml
 from focat.errors import FocatError, ParameterError
 
@@ -96,7 +96,7 @@ def override_decoding(settings: Settings, overrides: Sequence[str]) -> Settings:
     return settings.model_copy(update={"decoding": decoding})
 
 
-def search_settings(decoding: DecodingSettings, **changes: Unpack[SearchOptions]) -> SearchSettings:
+def search_settings(decoding: SearchSettings, **changes: Unpack[SearchOptions]) -> SearchSettings:
     """Return the settings of the search with changes; None changes nothing.
 
     Raises:

@@ -13,6 +13,7 @@ Results do not depend on which requests are decoded together.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -51,10 +52,13 @@ class Engine:
             static: decode in static buffers with captured CUDA graphs; by default, on a GPU.
             stride: steps between two checks of which windows are finished.
         """
-        self._runner = ModelRunner(models, settings)
-        self.models = self._runner.models
-        device = self._runner.device
-        self._tokens = settings.batch_tokens or default_batch_tokens(_memory(device), models, settings.max_length_ratio)
+        self._use(ModelRunner(models, settings), static, stride)
+
+    def _use(self, runner: ModelRunner, static: bool | None, stride: int) -> None:
+        self._runner, self._stride = runner, stride
+        self.models, settings, device = runner.models, runner.settings, runner.device
+        ratio = settings.max_length_ratio
+        self._tokens = settings.batch_tokens or default_batch_tokens(_memory(device), self.models, ratio)
         self.batch_tokens = self._tokens // settings.hypotheses
         """Source tokens of a batch, padding included."""
         self.static = device.type == "cuda" if static is None else static
@@ -65,6 +69,12 @@ class Engine:
             else SortedBatching(self._runner, self.batch_tokens, stride)
         )
         self._next_id = 0
+
+    def with_settings(self, settings: SearchSettings) -> Engine:
+        """Another engine over the same prepared weights; `int8` stays as it is."""
+        other = copy.copy(self)
+        other._use(self._runner.with_settings(settings), self.static, self._stride)
+        return other
 
     @property
     def idle(self) -> bool:

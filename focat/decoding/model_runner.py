@@ -6,6 +6,7 @@ A forced prefix is read but not scored: it is the same for all hypotheses of a w
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 
@@ -49,6 +50,12 @@ class ModelRunner:
             linear = Int8Linear if settings.int8 else PackedLinear
             replaced = [replace_linear(linear, model) for model in self.models]
             self.models, self.projections = map(list, zip(*replaced, strict=True))
+
+    def with_settings(self, settings: SearchSettings) -> ModelRunner:
+        """The same prepared models under other settings; `int8` stays as it is."""
+        other = copy.copy(self)
+        other.settings, other.beam = settings, settings.hypotheses
+        return other
 
     def schedule(self, id: int, request: Request) -> ScheduledRequest:
         """Work out what scheduling needs to know about a request."""

@@ -32,6 +32,8 @@ class OutputSentence:
     """Chunks that are not translated yet."""
     shortened: bool = False
     """Whether a window of it lost context because it was too long."""
+    fixed: list[int] | None = None
+    """Tokens of a translation that is given: the sentence is context of the following ones, and never decoded."""
 
 
 @dataclass(frozen=True)
@@ -102,12 +104,10 @@ class JobBuilder:
         """The next window of a document; None if it is not complete yet, or waits for a translation."""
         if document.busy:
             return None
-        after = self.windows.after
-        while len(document.chunks) <= after and document.waiting:
-            self._encode(document.waiting.popleft(), document)
-        if not document.chunks or (len(document.chunks) <= after and not document.closed):
+        while (chunk := self._next_chunk(document)) is not None and chunk.sentence.fixed is not None:
+            self._add_context(document, chunk, chunk.sentence.fixed)
+        if chunk is None:
             return None
-        chunk = document.chunks.popleft()
         job = self._build(document, chunk)
         if self.reuse:
             document.busy = True
@@ -122,10 +122,27 @@ class JobBuilder:
         sentence.missing -= 1
         if self.reuse:
             job.document.busy = False
-            if decoded[0].tokens:  # an empty translation is no context
-                job.document.context.append(ContextSentence(job.chunk.tokens, decoded[0].tokens))
+            self._add_context(job.document, job.chunk, decoded[0].tokens)
+
+    def _add_context(self, document: DocumentStream, chunk: SourceChunk, translation: list[int]) -> None:
+        if not self.reuse:
+            document.context.append(ContextSentence(chunk.tokens, []))
+        elif translation:  # an empty translation is no context
+            document.context.append(ContextSentence(chunk.tokens, translation))
+
+    def _next_chunk(self, document: DocumentStream) -> SourceChunk | None:
+        """Take the next chunk of a document; None if what follows it is not known yet, or there is none."""
+        after = self.windows.after
+        while len(document.chunks) <= after and document.waiting:
+            self._encode(document.waiting.popleft(), document)
+        if not document.chunks or (len(document.chunks) <= after and not document.closed):
+            return None
+        return document.chunks.popleft()
 
     def _encode(self, sentence: OutputSentence, document: DocumentStream) -> None:
+        if sentence.fixed is not None:  # whole, as its translation is
+            document.chunks.append(SourceChunk(sentence, 0, self.vocabulary.encode(sentence.text)))
+            return
         most = self.windows.max_tokens - 1
         size = min(max(self.windows.max_tokens // self.windows.size - 1, _MIN_CHUNK_TOKENS), most)
         sentence.chunks = split_into_chunks(sentence.text, self.vocabulary, most, size)

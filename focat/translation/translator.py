@@ -10,7 +10,6 @@ import copy
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from typing_extensions import Unpack
@@ -25,7 +24,8 @@ from focat.errors import ParameterError
 from focat.model.transformer import Transformer
 from focat.run import TrainedSystem
 from focat.translation.arguments import check_options, check_type, sentences_of
-from focat.translation.document_stream import DocumentStream, JobBuilder, OutputSentence, WindowJob
+from focat.translation.document_stream import DocumentStream, JobBuilder, OutputSentence
+from focat.translation.driver import Wave, WindowDriver
 from focat.translation.result import Alternative, Translation, on_one_line
 from focat.translation.sentence_decoder import DecodedSentence, EngineDecoder, SentenceDecoder
 
@@ -47,25 +47,6 @@ class _EmptyGroup:
 
 _END_OF_INPUT: Final = _EndOfInput()
 _EMPTY_GROUP: Final = _EmptyGroup()
-
-
-@dataclass
-class _Wave:
-    """Windows that are submitted together."""
-
-    max_tokens: int  # source tokens, padding included
-    jobs: list[WindowJob] = field(default_factory=list)
-    longest: int = 0
-
-    @property
-    def full(self) -> bool:
-        """Whether another window of the greatest length would be too much."""
-        return (len(self.jobs) + 1) * self.longest > self.max_tokens
-
-    def add(self, job: WindowJob) -> None:
-        """Add a window."""
-        self.jobs.append(job)
-        self.longest = max(self.longest, len(job.request.source))
 
 
 class Translator:
@@ -114,7 +95,7 @@ class Translator:
         """Whether sentences of a document wait for each other's translations."""
         self.engine = Engine([_with_windows(model, windows) for model in models], search)
         self.decoder = EngineDecoder(self.engine, constrained)
-        self._jobs = JobBuilder(tokenizer.source, windows, search, self.reuse, constrained)
+        self.jobs = JobBuilder(tokenizer.source, windows, search, self.reuse, constrained)
         chained = self.reuse and self.engine.static
         self._max_chained = MAX_CHAINED if chained else 1
         self._wave_tokens = self.engine.batch_tokens * (_WAVE_BATCHES if chained or not self.reuse else 1)
@@ -149,6 +130,14 @@ class Translator:
             constrained,
             LOOKAHEAD if lookahead is None else lookahead,
         )
+
+    def with_nbest(self, nbest: int) -> Translator:
+        """A translator over the same prepared weights, which returns so many alternatives, at most the beam."""
+        other = copy.copy(self)
+        other.settings = search_settings(self.settings, nbest=nbest)
+        other.engine = self.engine.with_settings(other.settings)
+        other.decoder = EngineDecoder(other.engine, self.constrained)
+        return other
 
     def translate(self, documents: Iterable[Sequence[str]]) -> Iterator[list[Translation]]:
         """Each document's translations, in order, as soon as they are complete."""
@@ -210,7 +199,7 @@ class Translator:
         indices = itertools.count()
         reading = True
         while reading or output:
-            wave = _Wave(self._wave_tokens)
+            wave = Wave(self._wave_tokens)
             for document in documents:
                 self._add_jobs(document, wave)
             while reading and len(output) < self.lookahead and not wave.full:
@@ -231,7 +220,7 @@ class Translator:
             self._decode(wave, decoder)
             documents = deque(document for document in documents if not document.finished)
             while output and output[0].missing == 0:
-                yield self._translation(output.popleft())
+                yield self.translation(output.popleft())
 
     def _read(self, line: str, index: int, output: deque[OutputSentence], documents: deque[DocumentStream]) -> None:
         """Add a sentence to its document; a blank one is in no window."""
@@ -241,26 +230,24 @@ class Translator:
             sentence.missing = 0
             return
         if not documents or documents[-1].closed:
-            documents.append(self._jobs.new_document())
+            documents.append(self.jobs.new_document())
         documents[-1].waiting.append(sentence)
 
-    def _add_jobs(self, document: DocumentStream, wave: _Wave) -> None:
+    def _add_jobs(self, document: DocumentStream, wave: Wave) -> None:
         """Add the windows of a document that can be decoded now."""
-        while not wave.full and (job := self._jobs.next_job(document)):
+        while not wave.full and (job := self.jobs.next_job(document)):
             wave.add(job)
 
-    def _decode(self, wave: _Wave, decoder: SentenceDecoder) -> None:
+    def _decode(self, wave: Wave, decoder: SentenceDecoder) -> None:
         """Decode the windows of a wave, and up to MAX_CHAINED of a document that follow from their translations."""
-        in_flight = {decoder.submit(job.request, job.position): (job, 1) for job in wave.jobs}
-        while in_flight:
-            for id, decoded in decoder.step():
-                job, chained = in_flight.pop(id)
-                self._jobs.finish(job, decoded)
-                following = self._jobs.next_job(job.document) if chained < self._max_chained else None
-                if following:
-                    in_flight[decoder.submit(following.request, following.position)] = following, chained + 1
+        driver = WindowDriver(self.jobs, decoder, self._max_chained)
+        for job in wave.jobs:
+            driver.submit(job)
+        while not driver.idle:
+            driver.step()
 
-    def _translation(self, sentence: OutputSentence) -> Translation:
+    def translation(self, sentence: OutputSentence) -> Translation:
+        """The translation of a sentence that is completely decoded."""
         if not sentence.text:
             return Translation(sentence.source, "")
         alternatives = tuple(self._alternative(sentence, chosen) for chosen in zip(*sentence.decoded, strict=False))

@@ -27,6 +27,8 @@ from focat.errors import FocatError
 from focat.run import Run, load_system
 from focat.translation import translator as translator_module
 from focat.translation.chunks import split_into_chunks
+from focat.translation.document_stream import OutputSentence
+from focat.translation.driver import WindowDriver
 from focat.translation.sentence_decoder import Decoded, DecodedSentence, SentenceDecoder, extract_sentence
 from focat.translation.translator import Translator
 from focat.windows.batch import PaddedSequences
@@ -521,3 +523,37 @@ class TestMemory:
         after = least(300)
         tracemalloc.stop()
         assert after - before < 3300 * 60  # the text alone of a sentence that stayed is a hundred bytes
+
+
+def test_fixed_translations_are_context_and_never_decoded(model: Model) -> None:
+    """A sentence whose translation is given changes the window of the next one, as if it had been decoded so."""
+    translator = model.translator(nbest=1)
+
+    def windows(fixed: str | None) -> list[Request]:
+        document = translator.jobs.new_document()
+        first, second = (OutputSentence(i, text, text) for i, text in enumerate(DOCUMENTS[0][:2]))
+        if fixed is not None:
+            first.fixed = translator.tokenizer.target.encode(fixed)
+        document.waiting.extend((first, second))
+        document.closed = True
+        recorder = RecordingDecoder(translator.decoder)
+        driver = WindowDriver(translator.jobs, recorder, max_chained=2)
+        while job := translator.jobs.next_job(document):
+            driver.submit(job)
+            while not driver.idle:
+                driver.step()
+        return [request for wave in recorder.waves for request in wave]
+
+    (_, decoded_after), (fixed_after,) = windows(None), windows("Tom schläft.")
+    assert fixed_after.source == decoded_after.source
+    assert list(fixed_after.prefix) == [*translator.tokenizer.target.encode("Tom schläft."), SEPARATOR]
+
+
+def test_more_alternatives_over_the_same_weights(model: Model) -> None:
+    """The best one is the same, and the prepared models are shared."""
+    translator = model.translator(beam=4)
+    more = translator.with_nbest(3)
+    assert more.engine.models is translator.engine.models
+    (plain,), (several,) = translator.translate([DOCUMENTS[2]]), more.translate([DOCUMENTS[2]])
+    assert [t.text for t in plain] == [t.text for t in several]
+    assert {len(t.alternatives) for t in several} == {3}

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 from focat._version import __version__
 from focat.errors import FocatError
 
-__all__ = ["FocatError", "Model", "__version__", "load"]
+__all__ = ["FocatError", "InputSentence", "Model", "__version__", "load"]
 
 if TYPE_CHECKING:
     from focat.api import Model, load
+    from focat.translation.sentence import InputSentence
 else:
 
     def __getattr__(name: str) -> object:
@@ -17,4 +18,8 @@ else:
             from focat import api
 
             return getattr(api, name)
+        if name == "InputSentence":
+            from focat.translation.sentence import InputSentence
+
+            return InputSentence
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,11 +20,19 @@ from focat.evaluation.document_scores import AlignedSentence, SentenceScore, sco
 from focat.files import digest_of
 from focat.progress import NULL_PROGRESS, Progress
 from focat.run import TrainedSystem, load_system
-from focat.translation.arguments import check_options, check_sentence, check_type, list_of, sentences_of
+from focat.translation.arguments import (
+    check_options,
+    check_sentence,
+    check_type,
+    input_sentences_of,
+    list_of,
+    sentences_of,
+)
 from focat.translation.formats import FormatOptions
 from focat.translation.jobs import STDOUT, Job, JobStats, run_job
 from focat.translation.options import TranslateOptions
 from focat.translation.result import Translation
+from focat.translation.sentence import InputSentence, Sentence
 from focat.translation.translator import Translator
 
 
@@ -61,18 +69,19 @@ class Model:
     def translate(self, text: str, **options: Unpack[TranslateOptions]) -> str: ...  # type: ignore[overload-overlap]
     @overload
     def translate(  # type: ignore[overload-overlap]
-        self, text: Sequence[str], **options: Unpack[TranslateOptions]
+        self, text: Sequence[Sentence], **options: Unpack[TranslateOptions]
     ) -> list[str]: ...
     @overload
-    def translate(self, text: Sequence[Sequence[str]], **options: Unpack[TranslateOptions]) -> list[list[str]]: ...
+    def translate(self, text: Sequence[Sequence[Sentence]], **options: Unpack[TranslateOptions]) -> list[list[str]]: ...
     def translate(
-        self, text: str | Sequence[str] | Sequence[Sequence[str]], **options: Unpack[TranslateOptions]
+        self, text: str | Sequence[Sentence] | Sequence[Sequence[Sentence]], **options: Unpack[TranslateOptions]
     ) -> str | list[str] | list[list[str]]:
         """Translate a document, several documents, or a text.
 
         Args:
             text: a list of sentences is a document; a list of such lists is several documents; in a string, lines are
-                sentences and blank lines separate documents.
+                sentences and blank lines separate documents. A sentence is a string, or an `InputSentence` with what
+                its translation must contain.
             options: as of `translator`, but not `nbest`: `stream` returns alternatives.
 
         Returns:
@@ -93,19 +102,19 @@ class Model:
             found = self.translator(**options).sentences(line if line.strip() else None for line in lines)
             return "\n".join(next(found).text if line.strip() else "" for line in lines)
         items = list_of("text", text, "a string, a list of sentences or a list of lists of sentences")
-        sentences = [item for item in items if isinstance(item, str)]
+        sentences = [item for item in items if isinstance(item, str | InputSentence)]
         if len(sentences) == len(items):
-            (document,) = self.stream([sentences_of("text", sentences)], **options)
+            (document,) = self.stream([input_sentences_of("text", sentences)], **options)
             return [translation.text for translation in document]
         if sentences:
             raise FocatError(
                 "translate: give a text, a list of sentences, or a list of lists of sentences; not a mixture"
             )
-        documents = [sentences_of(f"text[{i}]", item) for i, item in enumerate(items)]
+        documents = [input_sentences_of(f"text[{i}]", item) for i, item in enumerate(items)]
         return [[translation.text for translation in document] for document in self.stream(documents, **options)]
 
     def stream(
-        self, documents: Iterable[Sequence[str]], **options: Unpack[TranslateOptions]
+        self, documents: Iterable[Sequence[Sentence]], **options: Unpack[TranslateOptions]
     ) -> Iterator[list[Translation]]:
         """Translate documents as they come, without end if need be.
 

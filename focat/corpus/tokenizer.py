@@ -59,6 +59,10 @@ class Vocabulary:
         """The tokens of one sentence; never a special id."""
         return [piece + SPECIALS for piece in self._pieces.encode(_escape(self.normalise(text)))]
 
+    def encode_phrase(self, text: str) -> list[int]:
+        """The tokens of a part of a sentence, as they are at its beginning and after a space."""
+        return self.encode(text)
+
     def encode_all(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The tokens of many sentences in a row, and how many each has; uses all cores."""
         prepared = [_escape(self.normalise(text)) for text in texts]
@@ -104,6 +108,10 @@ class ForeignVocabulary(Vocabulary):
     def encode(self, text: str) -> list[int]:
         """The tokens of one sentence, the prefix first; never a special id."""
         return self._to_ids(self._pieces.encode(self.normalise(text), out_type=str))
+
+    def encode_phrase(self, text: str) -> list[int]:
+        """The tokens of a part of a sentence, without the prefix."""
+        return self.encode(text)[len(self._prefix) :]
 
     def encode_all(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The tokens of many sentences in a row, and how many each has."""

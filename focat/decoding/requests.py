@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from focat.corpus.vocabulary import SEPARATOR
 
+Phrases = tuple[tuple[tuple[int, ...], ...], ...]
+"""Phrases, each with its forms, each of them tokens."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -24,6 +27,10 @@ class Request:
     """Segment of the current sentence on the source; None for the last one."""
     seed: int | None = None
     """Seeds sampling, together with the seed of the settings; None for the request's id."""
+    required: Phrases = ()
+    """Phrases that the current sentence of every hypothesis must contain; of each, one of these forms."""
+    required_in: int | None = None
+    """Segment of the target that must contain them; None for the last one."""
 
     @property
     def prefix_sentences(self) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 from focat.config.explain import short_text
 from focat.errors import ParameterError
 from focat.translation.options import TranslateOptions
+from focat.translation.sentence import InputSentence, Sentence
 
 
 def check_type(parameter: str, value: object, types: Any, expected: str) -> None:
@@ -41,6 +42,28 @@ def sentences_of(parameter: str, value: Any) -> list[str]:
     for i, sentence in enumerate(sentences):
         check_sentence(f"{parameter}[{i}]", sentence)
     return sentences
+
+
+def input_sentences_of(parameter: str, value: Any) -> list[Sentence]:
+    """The sentences of a document to translate: a list of strings, or of sentences with wishes."""
+    sentences: list[Sentence] = list_of(parameter, value, "a list of sentences; a document is a list of sentences")
+    for i, sentence in enumerate(sentences):
+        check_input(f"{parameter}[{i}]", sentence)
+    return sentences
+
+
+def check_input(parameter: str, sentence: object) -> None:
+    """Refuse what is neither text nor an `InputSentence` of texts."""
+    if not isinstance(sentence, InputSentence):
+        check_sentence(parameter, sentence)
+        return
+    check_sentence(f"{parameter}.text", sentence.text)
+    for i, phrase in enumerate(list_of(f"{parameter}.required", sentence.required, "a tuple of phrases")):
+        forms = list_of(f"{parameter}.required[{i}]", phrase, "a tuple of forms, which are strings")
+        for form in forms:
+            check_sentence(f"{parameter}.required[{i}]", form)
+        if not forms or not all(form.strip() for form in forms):
+            raise ParameterError(f"{parameter}.required[{i}]", short_text(repr(phrase)), "has no form, or an empty one")
 
 
 def check_sentence(parameter: str, sentence: object) -> None:

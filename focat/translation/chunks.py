@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ class Chunk:
     tokens: list[int]
     separator: str = ""
     """What stands between this chunk and the next."""
+    start: int = 0
+    """Where in the sentence it begins, in characters; that of the word if it is part of one."""
 
 
 def split_into_chunks(text: str, vocabulary: Vocabulary, max_tokens: int, chunk_tokens: int) -> list[Chunk]:
@@ -28,8 +31,13 @@ def split_into_chunks(text: str, vocabulary: Vocabulary, max_tokens: int, chunk_
     tokens = vocabulary.encode(text)
     if len(tokens) <= max_tokens:
         return [Chunk(tokens)]
-    parts = _split_text(text, vocabulary, chunk_tokens)
-    return [chunk for part in parts for chunk in _encode(part, vocabulary, chunk_tokens)]
+    parts = list(_split_text(text, vocabulary, chunk_tokens))
+    starts = itertools.accumulate(map(len, parts), initial=0)
+    return [
+        chunk
+        for part, start in zip(parts, starts, strict=False)
+        for chunk in _encode(part, start, vocabulary, chunk_tokens)
+    ]
 
 
 def _split_text(text: str, vocabulary: Vocabulary, chunk_tokens: int) -> Iterator[str]:
@@ -58,10 +66,10 @@ def _best_break(words: list[str], start: int, end: int) -> int:
     return end
 
 
-def _encode(part: str, vocabulary: Vocabulary, chunk_tokens: int) -> Iterator[Chunk]:
+def _encode(part: str, start: int, vocabulary: Vocabulary, chunk_tokens: int) -> Iterator[Chunk]:
     """Usually one chunk; a single word that is too long is split between tokens."""
     tokens = vocabulary.encode(part.strip())
     separator = " " if part != part.rstrip() else ""
     for i in range(0, len(tokens), chunk_tokens):
         last = i + chunk_tokens >= len(tokens)
-        yield Chunk(tokens[i : i + chunk_tokens], separator if last else "")
+        yield Chunk(tokens[i : i + chunk_tokens], separator if last else "", start)

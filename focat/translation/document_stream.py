@@ -7,9 +7,10 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from focat.config.schema import SearchSettings, WindowSettings
-from focat.corpus.tokenizer import Vocabulary
-from focat.decoding.requests import Request
+from focat.corpus.tokenizer import Tokenizer
+from focat.decoding.requests import Phrases, Request
 from focat.translation.chunks import Chunk, split_into_chunks
+from focat.translation.phrases import encode_by_chunk
 from focat.translation.sentence_decoder import DecodedSentence
 from focat.windows.builder import close_sentences, cut_window, join_window
 
@@ -24,6 +25,10 @@ class OutputSentence:
     source: str
     text: str
     """What the model sees of it."""
+    required: tuple[tuple[str, ...], ...] = ()
+    """Phrases that its translation must contain, each with its forms."""
+    align: bool = False
+    """Whether the alignment of its words is wanted."""
     chunks: list[Chunk] = field(default_factory=list)
     """None before it is encoded."""
     decoded: list[list[DecodedSentence]] = field(default_factory=list)
@@ -43,6 +48,7 @@ class SourceChunk:
     sentence: OutputSentence
     index: int
     tokens: list[int]
+    required: Phrases = ()
 
     @property
     def seed(self) -> int:
@@ -88,7 +94,7 @@ class WindowJob:
 class JobBuilder:
     """Builds the windows of documents, in order."""
 
-    vocabulary: Vocabulary
+    tokenizer: Tokenizer
     windows: WindowSettings
     search: SearchSettings
     reuse: bool
@@ -141,14 +147,18 @@ class JobBuilder:
 
     def _encode(self, sentence: OutputSentence, document: DocumentStream) -> None:
         if sentence.fixed is not None:  # whole, as its translation is
-            document.chunks.append(SourceChunk(sentence, 0, self.vocabulary.encode(sentence.text)))
+            document.chunks.append(SourceChunk(sentence, 0, self.tokenizer.source.encode(sentence.text)))
             return
         most = self.windows.max_tokens - 1
         size = min(max(self.windows.max_tokens // self.windows.size - 1, _MIN_CHUNK_TOKENS), most)
-        sentence.chunks = split_into_chunks(sentence.text, self.vocabulary, most, size)
+        sentence.chunks = split_into_chunks(sentence.text, self.tokenizer.source, most, size)
         sentence.missing = len(sentence.chunks)
         sentence.decoded = [[] for _ in sentence.chunks]
-        document.chunks.extend(SourceChunk(sentence, i, chunk.tokens) for i, chunk in enumerate(sentence.chunks))
+        required = encode_by_chunk(sentence.required, sentence.text, sentence.chunks, self.tokenizer.target)
+        document.chunks.extend(
+            SourceChunk(sentence, i, chunk.tokens, phrases)
+            for i, (chunk, phrases) in enumerate(zip(sentence.chunks, required, strict=True))
+        )
 
     def _build(self, document: DocumentStream, chunk: SourceChunk) -> WindowJob:
         """The window of a chunk; what is reused counts by its own length, what is decoded by that of its source."""
@@ -168,5 +178,7 @@ class JobBuilder:
             max_length=int(self.search.max_length_ratio * decoded_tokens) + self.search.max_length_offset,
             current=span.source_current,
             seed=chunk.seed,
+            required=chunk.required,
+            required_in=current - span.target.start if chunk.required and self.constrained else None,
         )
         return WindowJob(document, chunk, request, current - first_decoded)

@@ -283,5 +283,15 @@ class JournaledDecoder:
         """Identifies the windows submitted since the last step that finished any."""
         submitted = [self._pending[id] for id in self._new]
         return digest_of(
-            [[list(r.source), list(r.prefix), r.sentences, r.max_length, position] for r, position in submitted]
+            [
+                [
+                    list(r.source),
+                    list(r.prefix),
+                    r.sentences,
+                    r.max_length,
+                    position,
+                    *([r.required] if r.required else []),
+                ]
+                for r, position in submitted
+            ]
         )[:16]

@@ -23,10 +23,11 @@ from focat.decoding.engine import Engine
 from focat.errors import ParameterError
 from focat.model.transformer import Transformer
 from focat.run import TrainedSystem
-from focat.translation.arguments import check_options, check_type, sentences_of
+from focat.translation.arguments import check_options, check_type, input_sentences_of
 from focat.translation.document_stream import DocumentStream, JobBuilder, OutputSentence
 from focat.translation.driver import Wave, WindowDriver
 from focat.translation.result import Alternative, Translation, on_one_line
+from focat.translation.sentence import InputSentence, Sentence, as_input
 from focat.translation.sentence_decoder import DecodedSentence, EngineDecoder, SentenceDecoder
 
 LOOKAHEAD = 1 << 16  # sentences that are read before the first is returned: enough for many documents side by side
@@ -95,7 +96,7 @@ class Translator:
         """Whether sentences of a document wait for each other's translations."""
         self.engine = Engine([_with_windows(model, windows) for model in models], search)
         self.decoder = EngineDecoder(self.engine, constrained)
-        self.jobs = JobBuilder(tokenizer.source, windows, search, self.reuse, constrained)
+        self.jobs = JobBuilder(tokenizer, windows, search, self.reuse, constrained)
         chained = self.reuse and self.engine.static
         self._max_chained = MAX_CHAINED if chained else 1
         self._wave_tokens = self.engine.batch_tokens * (_WAVE_BATCHES if chained or not self.reuse else 1)
@@ -139,20 +140,20 @@ class Translator:
         other.decoder = EngineDecoder(other.engine, self.constrained)
         return other
 
-    def translate(self, documents: Iterable[Sequence[str]]) -> Iterator[list[Translation]]:
+    def translate(self, documents: Iterable[Sequence[Sentence]]) -> Iterator[list[Translation]]:
         """Each document's translations, in order, as soon as they are complete."""
         if isinstance(documents, str | bytes | Mapping) or not isinstance(documents, Iterable):
             raise ParameterError("documents", short_text(repr(documents)), "should be a list of lists of sentences")
 
-        def groups() -> Iterator[tuple[None, Sequence[str], bool]]:
+        def groups() -> Iterator[tuple[None, Sequence[Sentence], bool]]:
             for i, document in enumerate(documents):
-                yield None, sentences_of(f"documents[{i}]", document), True
+                yield None, input_sentences_of(f"documents[{i}]", document), True
 
         return (translations for _, translations in self.groups(groups()))
 
     def groups(
         self,
-        groups: Iterable[tuple[Group, Sequence[str], bool]],
+        groups: Iterable[tuple[Group, Sequence[Sentence], bool]],
         decoder: SentenceDecoder | None = None,
         ready: Callable[[], bool] | None = None,
     ) -> Iterator[tuple[Group, list[Translation]]]:
@@ -167,7 +168,7 @@ class Translator:
         """
         waiting: deque[tuple[Group, int]] = deque()
 
-        def lines() -> Iterator[str | _EmptyGroup | None]:
+        def lines() -> Iterator[Sentence | _EmptyGroup | None]:
             for group, sentences, ends_document in groups:
                 waiting.append((group, len(sentences)))
                 if not sentences:
@@ -186,12 +187,14 @@ class Translator:
                 yield group, found
                 found = []
 
-    def sentences(self, lines: Iterable[str | None], decoder: SentenceDecoder | None = None) -> Iterator[Translation]:
+    def sentences(
+        self, lines: Iterable[Sentence | None], decoder: SentenceDecoder | None = None
+    ) -> Iterator[Translation]:
         """One translation for each sentence, in order; None ends a document. `decoder`: as of `groups`."""
         return self._sentences(lines, decoder or self.decoder, None)
 
     def _sentences(
-        self, lines: Iterable[str | _EmptyGroup | None], decoder: SentenceDecoder, ready: Callable[[], bool] | None
+        self, lines: Iterable[Sentence | _EmptyGroup | None], decoder: SentenceDecoder, ready: Callable[[], bool] | None
     ) -> Iterator[Translation]:
         feed = iter(lines)
         output: deque[OutputSentence] = deque()  # read and not returned
@@ -207,7 +210,7 @@ class Translator:
                 if ready and can_go_on and not ready():
                     break
                 line = next(feed, _END_OF_INPUT)
-                if isinstance(line, str):
+                if isinstance(line, str | InputSentence):
                     self._read(line, next(indices), output, documents)
                 elif isinstance(line, _EmptyGroup):
                     output.append(OutputSentence(index=-1, source="", text="", missing=0))
@@ -222,9 +225,13 @@ class Translator:
             while output and output[0].missing == 0:
                 yield self.translation(output.popleft())
 
-    def _read(self, line: str, index: int, output: deque[OutputSentence], documents: deque[DocumentStream]) -> None:
+    def _read(
+        self, line: Sentence, index: int, output: deque[OutputSentence], documents: deque[DocumentStream]
+    ) -> None:
         """Add a sentence to its document; a blank one is in no window."""
-        sentence = OutputSentence(index, line, on_one_line(line.encode("utf-8", "replace").decode()))
+        given = as_input(line)
+        text = on_one_line(given.text.encode("utf-8", "replace").decode())
+        sentence = OutputSentence(index, given.text, text, given.required, given.align)
         output.append(sentence)
         if not sentence.text:
             sentence.missing = 0

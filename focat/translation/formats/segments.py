@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from focat.translation.result import Alternative, Translation
+from focat.translation.sentence import Sentence
 
 
 @dataclass(frozen=True)
@@ -14,7 +15,7 @@ class FileSegment:
 
     line: int
     """The line where it begins."""
-    sentences: Sequence[str]
+    sentences: Sequence[Sentence]
     """The sentences to translate."""
     write: Callable[[Sequence[Translation]], str]
     """Render the segment with translations, one for each sentence."""

@@ -29,6 +29,7 @@ from focat.translation.arguments import (
     sentences_of,
 )
 from focat.translation.formats import FormatOptions
+from focat.translation.formats.encodings import UTF8, encoding_name
 from focat.translation.jobs import STDOUT, Job, JobStats, run_job
 from focat.translation.options import TranslateOptions
 from focat.translation.result import Translation
@@ -136,6 +137,8 @@ class Model:
         scores: bool = False,
         overwrite: bool = False,
         progress: Progress = NULL_PROGRESS,
+        encoding: str | None = None,
+        output_encoding: str = UTF8,
         **options: Unpack[TranslateOptions],
     ) -> JobStats:
         """Translate a file as `focat translate` does; an interrupted translation is resumed.
@@ -148,17 +151,23 @@ class Model:
             scores: write the score of each translation.
             overwrite: replace the output if it exists, and fields of JSON lines that have the name of an added one.
             progress: where progress is shown.
+            encoding: that of the input; found out if not given.
+            output_encoding: that of the output.
             options: as of `translator`.
         """
         for name, path in (("input", input), ("output", output)):
             check_type(name, path, str | Path, "a path")
         check_type("progress", progress, Progress, "a Progress")
-        check_options(options, "format", "split", "scores", "overwrite", "progress")
+        check_options(options, "format", "split", "scores", "overwrite", "progress", "encoding", "output_encoding")
+        encodings = (
+            None if encoding is None else encoding_name("encoding", encoding),
+            encoding_name("output_encoding", output_encoding),
+        )
         languages = self.settings.data.source_language, self.settings.data.target_language
         nbest = options.get("nbest") or self.settings.decoding.nbest
         written = FormatOptions(scores, nbest, overwrite, split, languages)
         longest = self.settings.decoding.max_line_bytes
-        job = Job(Path(input), Path(output), format, written, overwrite, longest)
+        job = Job(Path(input), Path(output), format, written, overwrite, longest, *encodings)
         return run_job(job, self.translator(**options), self._digests(), progress)
 
     def translator(self, **options: Unpack[TranslateOptions]) -> Translator:

@@ -26,6 +26,10 @@ def translate_command(
     format: Annotated[
         str | None, typer.Option(help="As text, jsonl or srt; by the end of the file's name if not given.")
     ] = None,
+    encoding: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Encoding of the input, as cp1252; found out if not given.")
+    ] = None,
+    output_encoding: Annotated[str, typer.Option(metavar="NAME", help="Encoding of the output.")] = "utf-8",
     split: Annotated[bool, opt.flag("--split", "The input is running text: cut it into sentences.")] = False,
     context: opt.ContextOption = None,
     unconstrained: opt.Unconstrained = False,
@@ -69,11 +73,13 @@ def translate_command(
     figures = load([run, *(ensemble or [])], device, overrides).translate_file(
         input,
         output,
-        format,
-        split,
-        scores,
-        overwrite,
-        opt.progress_shown(quiet or to_terminal),
+        format=format,
+        split=split,
+        scores=scores,
+        overwrite=overwrite,
+        progress=opt.progress_shown(quiet or to_terminal),
+        encoding=encoding,
+        output_encoding=output_encoding,
         context=context,
         constrained=not unconstrained,
         window=window,

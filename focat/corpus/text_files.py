@@ -72,6 +72,8 @@ class Lines:
     characters that Unicode calls line breaks occur inside sentences, and would shift one side of a corpus.
     """
 
+    encoding_remedy = "save the file as UTF-8 (iconv -f ITS-ENCODING -t UTF-8)"
+
     def __init__(self, path: Path, limit: LineLimit = DEFAULT_LIMIT) -> None:
         self.path, self.limit = path, limit
         self.number = 0
@@ -108,8 +110,7 @@ class Lines:
     def _not_utf8(self, error: UnicodeDecodeError) -> FocatError:
         column = len(error.object[: error.start].decode()) + 1
         return self.error(
-            f"byte 0x{error.object[error.start]:02X} at column {column} is not UTF-8; "
-            f"save the file as UTF-8 (iconv -f ITS-ENCODING -t UTF-8)"
+            f"byte 0x{error.object[error.start]:02X} at column {column} is not UTF-8; {self.encoding_remedy}"
         )
 
 

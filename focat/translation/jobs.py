@@ -12,9 +12,9 @@ import io
 import lzma
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -26,6 +26,7 @@ from focat.errors import FocatError
 from focat.files import atomic_file, check_parent_folder, check_partial_file, disk_errors, sha256
 from focat.progress import Progress
 from focat.translation.formats import FileSegment, FormatOptions, InputLines, format_of, read_segments
+from focat.translation.formats.encodings import UTF8, TextEncoder, file_encoding
 from focat.translation.formats.lines import STDIN
 from focat.translation.journal import FileId, Journal, JournaledDecoder, open_journal, replaceable_outputs
 from focat.translation.read_ahead import ReadAhead
@@ -48,6 +49,9 @@ class Job:
     options: FormatOptions = field(default_factory=FormatOptions)
     overwrite: bool = False
     max_line_bytes: int = DEFAULT_LIMIT.bytes
+    encoding: str | None = None
+    """Of the input; found out if not given."""
+    output_encoding: str = UTF8
 
     @property
     def readable_once(self) -> bool:
@@ -65,13 +69,20 @@ class Job:
         output = self.output.resolve() if self.output.is_symlink() else self.output
         return output.with_name(output.name + JOURNAL)
 
-    def segments(self) -> Iterator[FileSegment]:
-        """The segments of the input."""
-        limit = LineLimit(self.max_line_bytes, "decoding.max_line_bytes")
-        return read_segments(InputLines(self.input, limit), self.format_name, self.options)
+    def with_encoding(self, report: Callable[[str], None]) -> Job:
+        """The same job with the encoding of its input, unless that is a pipe; one that was found out is reported."""
+        if self.encoding is not None or self.readable_once:
+            return self
+        return replace(self, encoding=file_encoding(self.input, self.options.languages[0], report))
 
-    def check(self) -> int | None:
-        """Find errors before any work is done; returns the number of sentences, or None if the input is a pipe."""
+    def segments(self, report: Callable[[str], None] = lambda _: None) -> Iterator[FileSegment]:
+        """The segments of the input. The encoding of a pipe is reported when it is read."""
+        limit = LineLimit(self.max_line_bytes, "decoding.max_line_bytes")
+        lines = InputLines(self.input, limit, self.encoding, self.options.languages[0], report)
+        return read_segments(lines, self.format_name, self.options)
+
+    def check(self) -> None:
+        """Find errors in the options, and an output that cannot be written, before any work is done."""
         if self.output != STDOUT:
             check_parent_folder(self.output)
             if self.input != STDIN and self.output.exists() and self.output.samefile(self.input):
@@ -79,8 +90,19 @@ class Job:
             self.check_output(replaceable_outputs(self.journal))
             if not self.journal.exists():  # an interrupted job leaves both
                 check_partial_file(self.output)
-        segments = self.segments()  # refuses options that do not go together
-        return None if self.readable_once else sum(len(segment.sentences) for segment in segments)
+        self.segments()  # refuses options that do not go together
+
+    def count(self) -> int | None:
+        """The number of sentences; None if the input is a pipe. Finds errors in the input before any work is done."""
+        if self.readable_once:
+            return None
+        total = 0
+        encoder = TextEncoder(self.output, self.output_encoding)
+        for segment in self.segments():
+            total += len(segment.sentences)
+            if not segment.sentences and self.output_encoding != UTF8:
+                encoder.encode(segment.write(()), segment.line)
+        return total
 
     def check_output(self, replaceable: Sequence[FileId | None]) -> None:
         """Refuse an output that exists, unless it may be overwritten or is one of these files."""
@@ -133,7 +155,9 @@ class JobStats:
 
 def run_job(job: Job, translator: Translator, weights: list[str], progress: Progress) -> JobStats:
     """Translate a file, or resume it; `weights` are the digests of the models."""
-    total = job.check()
+    job.check()
+    job = job.with_encoding(progress.log)
+    total = job.count()
     if job.output == STDOUT:
         stats = _translate(job, translator, total, progress, _standard_output(), None)
     else:
@@ -157,14 +181,15 @@ def _translate(
     name = Path("standard output") if journal is None else job.output
     decoder = None if journal is None else JournaledDecoder(translator.decoder, journal)
     with progress.bar("translating", "sentences", total) as bar:
-        segments = job.segments()
+        segments = job.segments(progress.log)
+        encoder = TextEncoder(name, job.output_encoding)
         # With a journal, what is decoded together must not depend on time: a resumed job repeats it.
         pipe = ReadAhead(segments) if job.readable_once and journal is None else None
         groups = ((segment, segment.sentences, segment.ends_document) for segment in pipe or segments)
         for segment, translations in translator.groups(groups, decoder, pipe.ready if pipe else None):
             stats.add(segment, translations)
             with disk_errors(name):
-                out.write(segment.write(translations).encode())
+                out.write(encoder.encode(segment.write(translations), segment.line))
                 if journal is None:
                     out.flush()
             bar.advance(len(translations), earlier=journal is not None and journal.replaying)
@@ -177,6 +202,7 @@ def _identity(job: Job, translator: Translator, weights: list[str]) -> dict[str,
     return {
         "version of focat": __version__,
         "input": None if job.readable_once else sha256(job.input),
+        "encoding": job.encoding,
         "format": [job.format_name, job.options.split, job.options.languages],
         "weights": weights,
         "windows": translator.windows.model_dump(),

@@ -161,10 +161,6 @@ class TestText:
         segments = list(read_segments(InputLines(tmp_path / "a.txt"), "text", FormatOptions(nbest=2)))
         assert segments[0].write([found]) == "one\twon\n"
 
-    def test_not_utf8(self, tmp_path: Path) -> None:
-        with pytest.raises(FocatError, match=r"file.txt, line 2: byte 0xE9 at column 4 is not UTF-8"):
-            translated(b"ok\ncaf\xe9\n", "txt", same, tmp_path)
-
 
 class TestJsonLines:
     @pytest.mark.parametrize(

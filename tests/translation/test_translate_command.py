@@ -212,7 +212,11 @@ class TestMistakes:
         ("name", "content", "problem"),
         [
             ("missing.txt", None, "missing.txt: no such file"),
-            ("latin.txt", b"ok\ncaf\xe9\n", "latin.txt, line 2: byte 0xE9 at column 4 is not UTF-8"),
+            (
+                "binary.txt",
+                b"ok\nca\xff\x81\x01\x00\x9d\n",
+                "binary.txt, line 2: byte 0xFF at column 3 is not UTF-8; name",
+            ),
             ("cut.gz", b"\x1f\x8b\x08\x00", "cut.gz: not a whole .gz file"),
             ("bad.jsonl", b'["a"]\n{}\n', "bad.jsonl, line 2: no field `sentences` or `source`"),
             ("bad.vtt", b"hello\n", "bad.vtt, line 1: does not begin with WEBVTT"),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from focat.corpus.text_files import DEFAULT_LIMIT, LineLimit, Lines, open_bytes
+from focat.corpus.text_files import CHUNK, DEFAULT_LIMIT, LineLimit, Lines, open_bytes
 from focat.errors import FocatError
+from focat.translation.formats.encodings import UTF8, as_utf8, file_encoding, pipe_encoding
 
 STDIN = Path("-")
 _BOM = "\ufeff"
@@ -19,15 +20,34 @@ _LINE_END = re.compile(r"(?:\r\n?|\n)\Z")
 
 
 class InputLines(Lines):
-    """The lines of a UTF-8 file with their ends; `-` is standard input, which can be read once.
+    """The lines of a file with their ends; `-` is standard input, which can be read once.
+
+    A file that is not UTF-8 is read in the encoding that is given, or else in the likeliest one.
 
     A line ends at a line feed, with or without a carriage return before it; in a file without any line feed, it ends
     at a carriage return.
     """
 
-    def __init__(self, path: Path, limit: LineLimit = DEFAULT_LIMIT) -> None:
+    encoding_remedy = "name the encoding of the file"
+
+    def __init__(
+        self,
+        path: Path,
+        limit: LineLimit = DEFAULT_LIMIT,
+        encoding: str | None = None,
+        language: str = "en",
+        report: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Prepare to read a file.
+
+        Args:
+            encoding: that of the file; it is found out if not given.
+            language: that of the text, which helps to find out its encoding.
+            report: is told which encoding was found, if it is not UTF-8.
+        """
         super().__init__(Path("standard input") if path == STDIN else path, limit)
-        self._stdin = path == STDIN
+        self._stdin, self._language, self._report = path == STDIN, language, report
+        self._encoding = encoding
 
     def __iter__(self) -> Iterator[str]:
         return self._read_lines(any_end=False)
@@ -71,10 +91,19 @@ class InputLines(Lines):
             raise
 
     def _open(self) -> io.BufferedReader:
+        stream = self._open_bytes()
+        encoding = self._encoding
+        if encoding is None and not self._stdin and self.path.is_file():
+            encoding = file_encoding(self.path, self._language, self._report)
+        elif encoding is None:
+            encoding = pipe_encoding(self.path, stream, self._language, self._report)
+        return stream if encoding == UTF8 else as_utf8(self.path, stream, encoding)
+
+    def _open_bytes(self) -> io.BufferedReader:
         if not self._stdin:
             return open_bytes(self.path)
         try:
-            return os.fdopen(os.dup(0), "rb")
+            return io.BufferedReader(io.FileIO(os.dup(0), "rb"), CHUNK)
         except OSError:
             raise FocatError("standard input is closed: name a file, or pipe something in") from None
 

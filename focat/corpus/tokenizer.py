@@ -30,6 +30,7 @@ from focat.hardware import cores
 # SentencePiece writes a space as ▁ and would read a ▁ of the text back as a space. A character that Unicode reserves
 # for internal use stands in for it; escaped itself, it can be in the text too.
 _SPACE_MARK, _ESCAPE = "\u2581", "\U0010fffe"
+_BYTE = re.compile("<0x[0-9A-F]{2}>")  # a piece of byte fallback
 
 # The same on every machine, whatever its cores: a model notes the number, and unigram adds up floats thread by thread.
 _TRAINING_THREADS = 16
@@ -78,6 +79,13 @@ class Vocabulary:
     def piece(self, token: int) -> str:
         """A token as a reader would like to see it."""
         return ("<P>", "<B>", "<E>", "<S>")[token] if token < SPECIALS else self._pieces.id_to_piece(token - SPECIALS)
+
+    def text_bytes(self, token: int) -> int:
+        """How many bytes of text a token stands for, in UTF-8; spaces do not count."""
+        if token < SPECIALS:
+            return 0
+        piece = self.piece(token)
+        return 1 if _BYTE.fullmatch(piece) else len(piece.replace(_SPACE_MARK, "").encode())
 
 
 @dataclass(frozen=True)
@@ -129,6 +137,10 @@ class ForeignVocabulary(Vocabulary):
     def piece(self, token: int) -> str:
         """A token as a reader would like to see it."""
         return super().piece(token) if token < SPECIALS else self.listed.pieces[token - SPECIALS]
+
+    def text_bytes(self, token: int) -> int:
+        """How many bytes of text a token stands for; none, if it is the prefix."""
+        return 0 if token in self._prefix else super().text_bytes(token)
 
     def _to_ids(self, pieces: list[str]) -> list[int]:
         return [*self._prefix, *(self._ids.get(piece, self._unknown) for piece in pieces)] if pieces else []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from focat.translation.alignment import WordAlignment
+
 # everything that some program takes for the end of a line, and all other control characters
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
@@ -36,6 +38,8 @@ class Translation:
     """Whether the translation reached the maximum length, and may lack its end."""
     shortened: bool = False
     """Whether it lost context sentences because its window was too long."""
+    alignment: WordAlignment | None = None
+    """Which words of the best translation belong to which of the source, if asked for (`InputSentence.align`)."""
 
 
 def on_one_line(text: str) -> str:

@@ -23,6 +23,7 @@ from focat.decoding.engine import Engine
 from focat.errors import ParameterError
 from focat.model.transformer import Transformer
 from focat.run import TrainedSystem
+from focat.translation.alignment import align_words
 from focat.translation.arguments import check_options, check_type, input_sentences_of
 from focat.translation.document_stream import DocumentStream, JobBuilder, OutputSentence
 from focat.translation.driver import Wave, WindowDriver
@@ -94,7 +95,9 @@ class Translator:
         self.constrained, self.lookahead = constrained, lookahead
         self.reuse = context == "reuse" and windows.target[0] > 0
         """Whether sentences of a document wait for each other's translations."""
-        self.engine = Engine([_with_windows(model, windows) for model in models], search)
+        prepared = [_with_windows(model, windows) for model in models]
+        self.engine = Engine(prepared, search)
+        self._aligner = prepared[0]
         self.decoder = EngineDecoder(self.engine, constrained)
         self.jobs = JobBuilder(tokenizer, windows, search, self.reuse, constrained)
         chained = self.reuse and self.engine.static
@@ -258,14 +261,21 @@ class Translator:
         if not sentence.text:
             return Translation(sentence.source, "")
         alternatives = tuple(self._alternative(sentence, chosen) for chosen in zip(*sentence.decoded, strict=False))
+        best = alternatives[0].text
+        pairs = (
+            (chunk.tokens, nbest[0].tokens) for chunk, nbest in zip(sentence.chunks, sentence.decoded, strict=True)
+        )
         return Translation(
             sentence.source,
-            alternatives[0].text,
+            best,
             alternatives[0].score,
             alternatives,
             chunks=len(sentence.chunks),
             truncated=any(nbest[0].truncated for nbest in sentence.decoded),
             shortened=sentence.shortened,
+            alignment=align_words(self._aligner, self.tokenizer, sentence.text, best, pairs)
+            if sentence.align
+            else None,
         )
 
     def _alternative(self, sentence: OutputSentence, chosen: tuple[DecodedSentence, ...]) -> Alternative:

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from focat.errors import FocatError
 from focat.translation.formats import FileSegment, FormatOptions, InputLines, format_of, read_segments
 from focat.translation.formats.subtitles import break_lines
-from focat.translation.formats.text import paragraphs, split_sentences
+from focat.translation.formats.text import paragraphs
 from focat.translation.result import Alternative, Translation, on_one_line
+from focat.translation.splitting import split_sentences
 
 SRT = """1
 00:00:01,000 --> 00:00:02,500

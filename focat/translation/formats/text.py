@@ -9,14 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import sentencex
-
 from focat.corpus.text_files import is_blank
 from focat.translation.formats.lines import InputLines
 from focat.translation.formats.segments import FileSegment, FormatOptions, score_text, verbatim
 from focat.translation.result import Translation, on_one_line
+from focat.translation.splitting import separator_of, split_sentences
 
-_UNSPACED = {"bo", "ja", "km", "lo", "my", "th", "yue", "zh"}  # languages without spaces between sentences
 _MAX_LINES = 1000  # of a block, so that memory is bounded: no paragraph is longer
 _MIN_WIDTH = 30  # characters: narrower blocks are verse or lists, and not wrapped
 _PARAGRAPH_START = re.compile(r"\s|[-*+•–—>#]+\s|\d+[.)]\s")  # an indent, a list, a headline
@@ -48,7 +46,7 @@ def running_text_segments(lines: InputLines, source_language: str, target_langua
     """A segment for each paragraph, split into sentences. The whole text is one document; blank lines are kept."""
     block: list[tuple[str, str]] = []
     first = 1
-    separator = "" if _primary(target_language) in _UNSPACED else " "
+    separator = separator_of(target_language)
     for text, end in lines.plain():
         blank = is_blank(text)
         if block and (blank or len(block) == _MAX_LINES):
@@ -126,15 +124,3 @@ def paragraphs(block: Sequence[tuple[str, str]]) -> Iterator[Paragraph]:
         if i == len(block) - 1 or not (wrapped and full[i]):
             yield Paragraph(texts[start : i + 1], block[i][1], width)
             start = i + 1
-
-
-def split_sentences(text: str, language: str) -> Iterator[str]:
-    """The sentences of a text."""
-    for sentence in sentencex.segment(_primary(language), on_one_line(text)):
-        if not is_blank(sentence):
-            yield sentence.strip()
-
-
-def _primary(language: str) -> str:
-    """`pt` of `pt-BR` and `pt_BR`."""
-    return re.split("[-_]", language)[0].lower()

@@ -1,0 +1,141 @@
+"""Which words of a translation belong to which words of its source, from the model's cross-attention.
+
+A sentence and its translation are read alone, by teacher forcing, so that an alignment depends on nothing else: not
+on the batch, not on the context, not on how the translation came about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from focat.corpus.tokenizer import Tokenizer, Vocabulary
+from focat.model.transformer import Transformer
+from focat.windows.builder import join_window, pad_windows
+
+Span = tuple[int, int]
+"""Where a word begins and ends in its sentence, in characters."""
+Weights = NDArray[np.float64]
+
+# scripts without spaces: Thai to Lao, Burmese, Khmer, Japanese, Chinese
+_UNSPACED = "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"
+# a mark of punctuation is a word of its own, and so is a letter of these scripts
+_WORD = re.compile(rf"{_UNSPACED}|(?:(?!{_UNSPACED})\w)+|[^\w\s]")
+_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class WordAlignment:
+    """How much each word of a translation belongs to each word of its source."""
+
+    source: tuple[Span, ...]
+    target: tuple[Span, ...]
+    weights: Weights
+    """(target words, source words); rows sum to one at most."""
+
+
+def word_spans(text: str) -> tuple[Span, ...]:
+    """The words and punctuation marks of a sentence."""
+    return tuple(match.span() for match in _WORD.finditer(text))
+
+
+def positional_alignment(source: str, target: str) -> WordAlignment:
+    """Align words by their position alone: where nothing else is known of a translation."""
+    source_words, target_words = word_spans(source), word_spans(target)
+    rows, columns = len(target_words), len(source_words)
+    ends, starts = np.arange(rows + 1) * columns, np.arange(columns + 1) * rows  # the same length, in whole numbers
+    overlap = np.minimum(ends[1:, None], starts[1:]) - np.maximum(ends[:-1, None], starts[:-1])
+    return WordAlignment(source_words, target_words, np.clip(overlap, 0, None) / max(columns, 1))
+
+
+def align_words(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    source: str,
+    target: str,
+    chunks: Iterable[tuple[Sequence[int], Sequence[int]]],
+) -> WordAlignment:
+    """Align the words of a sentence and its translation.
+
+    Args:
+        source: the sentence as the model saw it.
+        target: its translation.
+        chunks: the tokens of both, in as many parts as it was translated in.
+    """
+    pairs = [(list(tokens), list(translated)) for tokens, translated in chunks]
+    attention = _block_diagonal([_token_attention(model, *pair) for pair in pairs])
+    source_words, target_words = word_spans(source), word_spans(target)
+    of_source = _shares(tokenizer.source, source, source_words, [t for tokens, _ in pairs for t in tokens])
+    of_target = _shares(tokenizer.target, target, target_words, [t for _, tokens in pairs for t in tokens])
+    tokens = of_target.sum(0)[:, None]  # of each target word
+    weights = of_target.T @ attention @ of_source / np.where(tokens > 0, tokens, 1.0)
+    _align_equal_words(weights, [source[a:b] for a, b in source_words], [target[a:b] for a, b in target_words])
+    return WordAlignment(source_words, target_words, _balance(weights))
+
+
+@torch.no_grad()
+def _token_attention(model: Transformer, source: list[int], target: list[int]) -> Weights:
+    """(target tokens, source tokens), the mean over the heads of one layer.
+
+    Layers differ in what they look at, and models in their layers. The one that is taken looks at every source token
+    at some time: that is what an alignment does, and what looking always at the same token does not.
+    """
+    if not source or not target:
+        return np.zeros((len(target), len(source)))
+    device = str(model.output_weight.device)
+    windows = [pad_windows([join_window([tokens])], [0]).to(device) for tokens in (source, target)]
+    layers = [layer[0].mean(0)[:-1, :-1] for layer in model.attention(*windows).cross]  # without the end symbols
+    coverage = [float(layer.amax(0).mean()) for layer in layers]
+    return layers[coverage.index(max(coverage))].double().cpu().numpy()
+
+
+def _balance(weights: Weights) -> Weights:
+    """Let words compete: after some rounds (Sinkhorn's), no source word has all, and rows sum to one."""
+    for _ in range(_ROUNDS):
+        for axis in (0, 1):
+            total = weights.sum(axis, keepdims=True)
+            weights = weights / np.where(total > 0, total, 1.0)
+    return weights
+
+
+def _block_diagonal(blocks: Sequence[Weights]) -> Weights:
+    """Matrices one behind the other, along the diagonal of a larger one."""
+    whole = np.zeros((sum(len(block) for block in blocks), sum(block.shape[1] for block in blocks)))
+    row = column = 0
+    for block in blocks:
+        whole[row : row + block.shape[0], column : column + block.shape[1]] = block
+        row, column = row + block.shape[0], column + block.shape[1]
+    return whole
+
+
+def _shares(vocabulary: Vocabulary, text: str, words: Sequence[Span], tokens: Sequence[int]) -> Weights:
+    """(tokens, words): which share of each token's text lies in each word. White space does not count.
+
+    Both are laid side by side by their lengths in UTF-8, because a token may be a part of a character.
+    """
+    sizes = [len(vocabulary.normalise(text[start:end]).encode()) for start, end in words]
+    word_ends, token_ends = np.cumsum([0, *sizes]), np.cumsum([0, *map(vocabulary.text_bytes, tokens)])
+    if not word_ends[-1] or not token_ends[-1]:
+        return np.zeros((len(tokens), len(words)))
+    scaled = token_ends * (word_ends[-1] / token_ends[-1])  # differs from one where a piece is unknown
+    overlap = np.minimum(scaled[1:, None], word_ends[1:]) - np.maximum(scaled[:-1, None], word_ends[:-1])
+    overlap = np.clip(overlap, 0, None)
+    total = overlap.sum(1, keepdims=True)
+    shares: Weights = overlap / np.where(total > 0, total, 1.0)
+    return shares
+
+
+def _align_equal_words(weights: Weights, source: Sequence[str], target: Sequence[str]) -> None:
+    """A word that both sides have once, such as a name or a number, is its own translation."""
+    in_source, in_target = Counter(source), Counter(target)
+    for i, word in enumerate(target):
+        if in_source[word] == in_target[word] == 1:
+            j = source.index(word)
+            weights[i], weights[:, j] = 0.0, 0.0
+            weights[i, j] = 1.0

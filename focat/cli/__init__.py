@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from focat._version import __version__
-from focat.cli import analyse, data, experiments, interop, measure, quality, system, training, translate
+from focat.cli import analyse, data, experiments, interop, measure, quality, serve, system, training, translate
 from focat.errors import FocatError, ParameterError
 from focat.hardware import limit_spinning
 from focat.printing import print_line
@@ -33,6 +33,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "train": training.train_command,
     "average": training.average_command,
     "translate": translate.translate_command,
+    "serve": serve.serve_command,
     "contrast": measure.contrast_command,
     "score": measure.score_command,
     "evaluate": quality.evaluate_command,

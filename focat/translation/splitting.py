@@ -15,14 +15,14 @@ _UNSPACED = {"bo", "ja", "km", "lo", "my", "th", "yue", "zh"}  # languages witho
 
 def split_sentences(text: str, language: str) -> Iterator[str]:
     """The sentences of a text."""
-    for sentence in sentencex.segment(_primary(language), on_one_line(text)):
+    for sentence in sentencex.segment(primary_language(language), on_one_line(text)):
         if not is_blank(sentence):
             yield sentence.strip()
 
 
 def sentence_offsets(text: str, language: str) -> list[int]:
     """Where pieces of a text begin that are sentences, or the white space between two."""
-    pieces = list(sentencex.segment(_primary(language), text))
+    pieces = list(sentencex.segment(primary_language(language), text))
     offsets = [0]
     for piece in pieces:
         offsets.append(offsets[-1] + len(piece))
@@ -31,9 +31,9 @@ def sentence_offsets(text: str, language: str) -> list[int]:
 
 def separator_of(language: str) -> str:
     """What stands between two sentences of a language."""
-    return "" if _primary(language) in _UNSPACED else " "
+    return "" if primary_language(language) in _UNSPACED else " "
 
 
-def _primary(language: str) -> str:
+def primary_language(language: str) -> str:
     """`pt` of `pt-BR` and `pt_BR`."""
     return re.split("[-_]", language)[0].lower()

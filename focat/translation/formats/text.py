@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -44,18 +44,26 @@ def _write_line(options: FormatOptions, end: str, translations: Sequence[Transla
 
 def running_text_segments(lines: InputLines, source_language: str, target_language: str) -> Iterator[FileSegment]:
     """A segment for each paragraph, split into sentences. The whole text is one document; blank lines are kept."""
+    numbered = ((lines.number, text, end) for text, end in lines.plain())
+    return split_paragraphs(numbered, source_language, target_language)
+
+
+def split_paragraphs(
+    lines: Iterable[tuple[int, str, str]], source_language: str, target_language: str
+) -> Iterator[FileSegment]:
+    """The segments of running text, given as the numbers of its lines, the lines, and their ends."""
     block: list[tuple[str, str]] = []
     first = 1
     separator = separator_of(target_language)
-    for text, end in lines.plain():
+    for number, text, end in lines:
         blank = is_blank(text)
         if block and (blank or len(block) == _MAX_LINES):
             yield from _paragraph_segments(first, block, source_language, separator)
             block = []
         if blank:
-            yield verbatim(lines.number, text + end)
+            yield verbatim(number, text + end)
         else:
-            first = first if block else lines.number
+            first = first if block else number
             block.append((text, end))
     if block:
         yield from _paragraph_segments(first, block, source_language, separator)

@@ -1,0 +1,61 @@
+"""The application: all endpoints, and what lies around them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from focat.serving.errors import ApiError
+from focat.serving.guard import Guard
+from focat.serving.native import NativeApi
+from focat.serving.service import Service
+
+PAGE = Path(__file__).parent / "page"
+
+
+def build_app(service: Service) -> ASGIApp:
+    """The application that answers all requests."""
+    options = service.options
+
+    async def health(request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def ready(request: Request) -> Response:
+        if service.stopping:
+            raise ApiError.later(503, "the server is stopping", 5)
+        return JSONResponse({"status": "ok"})
+
+    routes = [
+        Route("/health", health),
+        Route("/ready", ready),
+        *NativeApi(service).routes(),
+        Mount("/", StaticFiles(directory=PAGE, html=True, check_dir=False)),
+    ]
+    cors = Middleware(
+        CORSMiddleware, allow_origins=list(options.cors), allow_methods=["*"], allow_headers=["*"], max_age=3600
+    )
+    handlers = {ApiError: _api_error, HTTPException: _http_error}
+    app = Starlette(routes=routes, middleware=[cors], exception_handlers=handlers)
+    return Guard(app, options, lambda method, path, status, seconds: None)
+
+
+async def _api_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return error.response(request.url.path)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    """Errors of the framework: no such path, no such method."""
+    assert isinstance(error, HTTPException)
+    messages = {404: "there is nothing at this address", 405: f"{request.method} is not possible here"}
+    message = messages.get(error.status_code, error.detail)
+    return ApiError(error.status_code, message, headers=error.headers).response(request.url.path)

@@ -1,0 +1,135 @@
+"""The outermost layer: requests arrive completely or are refused, and work for clients that are gone ends.
+
+It reads the whole body, within limits of size and time, before an API sees the request. Then it watches the connection.
+It also sets the headers that every answer has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from focat.serving.errors import ApiError
+from focat.serving.options import ServeOptions
+
+_LOGGER = logging.getLogger("focat.serving")
+CONTENT_POLICY = "; ".join(
+    (
+        *("default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:"),
+        *("font-src 'self'", "connect-src 'self'", "manifest-src 'self'", "base-uri 'none'", "form-action 'none'"),
+        "frame-ancestors 'none'",
+    )
+)
+_HEADERS = {
+    "Content-Security-Policy": CONTENT_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+
+
+class Guard:
+    """An application around another."""
+
+    def __init__(self, app: ASGIApp, options: ServeOptions, observe: Callable[[str, str, int, float], None]) -> None:
+        """`observe` is told method, path, status and seconds of each request."""
+        self._app, self._options, self._observe = app, options, observe
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start, status = time.monotonic(), 499  # the client has gone, if there is no other
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            body = await self._read(scope, receive)
+            if body is not None:
+                await self._answer(scope, body, receive, send_with_headers)
+        except ApiError as error:
+            response = error.response(scope["path"])
+            response.headers["Connection"] = "close"  # the rest of the body is not read
+            await response(scope, receive, send_with_headers)
+        finally:
+            self._observe(scope["method"], scope["path"], status, time.monotonic() - start)
+
+    async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
+        """The body of a request; None if the client has gone before its end."""
+        most = self._options.max_body
+        too_large = ApiError(413, f"the request is too large; send at most {most} bytes")
+        if any(name == b"content-length" and int(value) > most for name, value in scope["headers"]):
+            raise too_large
+        parts, size = [], 0
+        deadline = time.monotonic() + self._options.read_timeout
+        while True:
+            try:
+                message = await asyncio.wait_for(receive(), deadline - time.monotonic())
+            except asyncio.TimeoutError:
+                raise ApiError(408, "the request did not arrive in time; send it faster") from None
+            if message["type"] == "http.disconnect":
+                return None
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > most:
+                raise too_large
+            if not message.get("more_body", False):
+                return b"".join(parts)
+
+    async def _answer(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+        """Run the application with the body that was read; it is cancelled when the client goes."""
+        gone = asyncio.ensure_future(_disconnect(receive))
+        unread = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def replay() -> Message:
+            return unread.pop() if unread else await asyncio.shield(gone)
+
+        work = asyncio.ensure_future(self._run(scope, replay, send))
+        tasks: set[asyncio.Future[Any]] = {gone, work}
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+
+    async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the application; what it does not expect is logged, and answered by 500 without details."""
+        started = False
+
+        async def send_and_note(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_and_note)
+        except Exception:
+            _LOGGER.exception("%s %s failed", scope["method"], scope["path"])
+            if not started:
+                await ApiError(500, "the server has failed; its log says why").response(scope["path"])(
+                    scope, receive, send
+                )
+
+
+async def _disconnect(receive: Receive) -> Message:
+    """Wait until the client has gone."""
+    while (message := await receive())["type"] != "http.disconnect":
+        pass
+    return message

@@ -1,0 +1,137 @@
+"""Start the server: load the runs, listen, say where, and stop in order."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+
+from focat.api import load
+from focat.errors import FocatError, ParameterError
+from focat.serving.app import build_app
+from focat.serving.languages import same_language
+from focat.serving.options import ServeOptions
+from focat.serving.service import ServedRun, Service
+from focat.serving.worker import Worker
+
+
+def serve(
+    runs: Sequence[Path],
+    options: ServeOptions,
+    say: Callable[[str], None],
+    device: str = "auto",
+    overrides: Sequence[str] = (),
+    window: int | None = None,
+    beam: int | None = None,
+    int8: bool | None = None,
+) -> None:
+    """Serve runs until the process is told to stop (SIGTERM, Ctrl-C).
+
+    Args:
+        runs: folders, one for each language pair.
+        say: told in lines when the server is ready, and that it has stopped.
+        window: sentences in a window; `beam` and `int8` are settings of the search. None is as the run has it.
+
+    Raises:
+        FocatError: a run cannot be loaded, two have the same pair, or the port is taken.
+    """
+    with listen(options) as listening:
+        served = load_runs(runs, device, overrides, window, beam, int8)
+        with started(served, options) as service:
+            pairs = ", ".join(f"{run.source} to {run.target}" for run in served)
+            say(f"serving {pairs} on {url_of(listening)}")
+            with suppress(KeyboardInterrupt):
+                HttpServer(service).run(sockets=[listening])
+        say("stopped")
+
+
+@contextmanager
+def started(runs: Sequence[ServedRun], options: ServeOptions) -> Iterator[Service]:
+    """A service whose workers run; at the end of the block they finish what they have."""
+    for run in runs:
+        run.worker.start()
+    try:
+        yield Service(runs, options)
+    finally:
+        for run in runs:
+            run.worker.stop()
+        for run in runs:
+            run.worker.join(options.stop_timeout)
+
+
+def url_of(listening: socket.socket) -> str:
+    """The address of a server that listens on a socket."""
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+class HttpServer(uvicorn.Server):
+    """A server whose service refuses new work as soon as it is told to stop."""
+
+    def __init__(self, service: Service) -> None:
+        options = service.options
+        super().__init__(
+            uvicorn.Config(
+                build_app(service),
+                http="h11",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=options.behind_proxy,
+                forwarded_allow_ips="127.0.0.1,::1",
+                timeout_graceful_shutdown=int(options.stop_timeout),
+            )
+        )
+        self._service = service
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Take note of a signal; a second one ends the server at once."""
+        self._service.stopping = True
+        super().handle_exit(sig, frame)
+
+
+def listen(options: ServeOptions) -> socket.socket:
+    """A socket that listens; a port of 0 is any that is free."""
+    try:
+        family = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((options.host, options.port), family=family, backlog=2048)
+    except (OSError, OverflowError) as error:
+        problem = f"cannot listen there ({getattr(error, 'strerror', None) or error}); choose another host or port"
+        raise ParameterError("port", f"{options.host}:{options.port}", problem) from None
+
+
+def load_runs(
+    runs: Sequence[Path],
+    device: str,
+    overrides: Sequence[str],
+    window: int | None,
+    beam: int | None,
+    int8: bool | None,
+) -> list[ServedRun]:
+    """Load the runs to serve; the parameters are those of `serve`."""
+    served: list[ServedRun] = []
+    for path in runs:
+        model = load(path, device, overrides)
+        translator = model.translator(context="reuse", window=window, beam=beam, int8=int8)
+        worker = Worker(translator, path.name)
+        run = ServedRun(_unused_name(path, served), model, worker)
+        for other in served:
+            if same_language(run.source, other.source) and same_language(run.target, other.target):
+                raise FocatError(
+                    f"{path}: translates {run.source} to {run.target}, as {other.id} does; serve one run for each pair"
+                )
+        served.append(run)
+    return served
+
+
+def _unused_name(path: Path, served: Sequence[ServedRun]) -> str:
+    """The name of a run's folder, with a number if another run has it."""
+    name = path.resolve().name
+    taken = {run.id for run in served}
+    return name if name not in taken else f"{name}-{len(served) + 1}"

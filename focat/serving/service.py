@@ -1,0 +1,181 @@
+"""What all APIs share: the runs that are served, who asks, how much is taken on, and the way to a translation."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from focat.api import Model
+from focat.errors import FocatError, ParameterError
+from focat.serving.errors import ApiError
+from focat.serving.languages import same_language
+from focat.serving.options import ServeOptions
+from focat.serving.ticket import DocumentSentence, Ticket
+from focat.serving.worker import Worker
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class ServedRun:
+    """A run that is served."""
+
+    id: str
+    model: Model
+    worker: Worker
+
+    @property
+    def source(self) -> str:
+        """Code of the source language."""
+        return self.model.settings.data.source_language
+
+    @property
+    def target(self) -> str:
+        """Code of the target language."""
+        return self.model.settings.data.target_language
+
+    @property
+    def before(self) -> int:
+        """Sentences of context that a sentence may have."""
+        return self.model.settings.windows.before
+
+    async def call(self, function: Callable[[], Result]) -> Result:
+        """Run a function in the thread of the run's worker."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Result] = loop.create_future()
+
+        def settle(set: Callable[..., None], value: object) -> None:
+            if not future.done():
+                set(value)
+
+        def run() -> None:
+            try:
+                result = function()
+            except Exception as error:
+                loop.call_soon_threadsafe(settle, future.set_exception, error)
+            else:
+                loop.call_soon_threadsafe(settle, future.set_result, result)
+
+        self.worker.call(run)
+        return await future
+
+
+class Service:
+    """Everything that requests share. It belongs to the event loop."""
+
+    def __init__(self, runs: Sequence[ServedRun], options: ServeOptions) -> None:
+        self.runs, self.options = runs, options
+        self.stopping = False
+        """Whether the server finishes what it has, and takes on nothing new."""
+        self.waiting = 0
+        """Sentences that are not answered yet."""
+        self._waiting_of: Counter[str] = Counter()  # the same for each client
+        self._tickets: dict[tuple[str, str], Ticket] = {}  # by client and id
+
+    def run_for(self, source: str | None, target: str | None) -> ServedRun:
+        """The run for a language pair; a language that is not given may be any.
+
+        Raises:
+            ApiError: no run has this pair.
+        """
+        for run in self.runs:
+            if (source is None or same_language(source, run.source)) and (
+                target is None or same_language(target, run.target)
+            ):
+                return run
+        for name, code, served in (
+            ("source", source, {run.source for run in self.runs}),
+            ("target", target, {run.target for run in self.runs}),
+        ):
+            if code is not None and not any(same_language(code, other) for other in served):
+                raise ApiError(400, f"{code} is not supported; choose from {', '.join(sorted(served))}", name)
+        pairs = ", ".join(f"{run.source} to {run.target}" for run in self.runs)
+        raise ApiError(400, f"{source} to {target} is not supported; there are: {pairs}", "target")
+
+    @asynccontextmanager
+    async def ticket(
+        self,
+        client: str,
+        run: ServedRun,
+        documents: Sequence[Sequence[DocumentSentence]],
+        nbest: int = 1,
+        id: str | None = None,
+    ) -> AsyncIterator[Ticket]:
+        """Submit documents; what is not translated when the block ends is dropped.
+
+        Args:
+            client: who asks, for the limit on what one client may have waiting.
+            id: under which `cancel` finds it.
+
+        Raises:
+            ApiError: too much, too much at once, or the server is stopping.
+        """
+        if nbest > run.worker.nbest:
+            raise ApiError(400, f"nbest: at most {run.worker.nbest}, the beam of this run", "nbest")
+        ticket = Ticket(documents, nbest)
+        self._admit(client, ticket)
+        key = client, id or uuid.uuid4().hex
+        if key in self._tickets:
+            raise ApiError(409, f"id: {id} is being translated already; choose another", "id")
+        self._tickets[key] = ticket
+        self.waiting += ticket.sentences
+        self._waiting_of[client] += ticket.sentences
+        try:
+            run.worker.submit(ticket)
+            yield ticket
+        except FocatError as error:
+            raise _server_error(error) from error
+        finally:
+            ticket.cancelled = True
+            del self._tickets[key]
+            self.waiting -= ticket.sentences
+            self._waiting_of[client] -= ticket.sentences
+            if not self._waiting_of[client]:
+                del self._waiting_of[client]
+
+    async def in_time(self, work: Awaitable[Result]) -> Result:
+        """Wait for a result.
+
+        Raises:
+            ApiError: it takes too long, or was cancelled.
+        """
+        try:
+            return await asyncio.wait_for(work, self.options.timeout)
+        except asyncio.TimeoutError:
+            raise self.too_late() from None
+
+    def too_late(self) -> ApiError:
+        """The error of a request that takes too long."""
+        return ApiError(504, f"not translated within {self.options.timeout:g} seconds; send less, or try again later")
+
+    def cancel(self, client: str, id: str) -> None:
+        """Cancel a request.
+
+        Raises:
+            ApiError: this client has no request of this id.
+        """
+        ticket = self._tickets.get((client, id))
+        if ticket is None:
+            raise ApiError(404, "id: nothing of this id is being translated", "id")
+        ticket.cancel()
+
+    def _admit(self, client: str, ticket: Ticket) -> None:
+        options = self.options
+        if self.stopping:
+            raise ApiError.later(503, "the server is stopping; try again in a moment", 5)
+        if ticket.sentences > options.max_sentences:
+            raise ApiError(413, f"{ticket.sentences} sentences are too many; send at most {options.max_sentences}")
+        if self._waiting_of[client] + ticket.sentences > options.max_client:
+            raise ApiError.later(429, "too many of your sentences are waiting; send more when these are answered", 5)
+        if self.waiting + ticket.sentences > options.max_queue:
+            raise ApiError.later(503, "too many sentences are waiting; try again later", 10)
+
+
+def _server_error(error: FocatError) -> ApiError:
+    """The error of a translation as an answer: a wrong parameter, or a failure of the model."""
+    return ApiError.of_parameter(error) if isinstance(error, ParameterError) else ApiError(500, str(error))

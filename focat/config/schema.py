@@ -9,6 +9,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 from typing_extensions import TypedDict
 
 from focat.choices import Sinusoids, TargetContext
+from focat.config.context import ContextSettings
 from focat.config.data import DataSettings, FilePath, SettingsSection
 from focat.errors import ParameterError
 
@@ -149,6 +150,8 @@ class ModelSettings(SettingsSection):
     """With `attention: long-short`, how many heads attend only to their own sentence; half of them if not given."""
     global_layers: tuple[NonNegativeInt, ...] | None = None
     """With `attention: group`, the layers that attend to the whole window, counted from 0; the top two if not given."""
+    context: ContextSettings | None = None
+    """Attention to context sentences that are encoded apart; if not given, windows are encoded whole (the paper)."""
 
     @model_validator(mode="before")
     @classmethod
@@ -172,6 +175,11 @@ class ModelSettings(SettingsSection):
         for name, default in (("sinusoids", "fairseq"), ("position_offset", 0)):
             if getattr(self, name) != default and self.positions != "sinusoidal":
                 raise ValueError(f"{name}: {getattr(self, name)} needs positions: sinusoidal")
+        for name, default in (("shift", 0), ("segment_embeddings", "none"), ("attention", "full")):
+            if self.context is not None and getattr(self, name) != default:
+                raise ValueError(
+                    f"{name}: {getattr(self, name)} is for windows that are encoded whole, without context"
+                )
         return self
 
 
@@ -232,6 +240,10 @@ class TrainingSettings(SettingsSection):
     """Seed of weights, dropout and the order of windows."""
     init_from: FilePath | None = None
     """Another run (or its checkpoint) whose weights are the starting point."""
+    freeze: Literal["none", "base"] = "none"
+    """`base` trains what `model.context` adds, and nothing else: the weights of `init_from` stay as they are."""
+    frozen_dropout: bool = False
+    """Whether dropout acts in what is frozen."""
     budget: BudgetSettings = BudgetSettings(updates=100_000)
     """When training is over."""
     batch_tokens: PositiveInt = 32_768
@@ -373,4 +385,11 @@ class Settings(SettingsSection):
     def _sections_agree(self) -> Settings:
         if self.model.embeddings == "shared" and not self.data.tokenizer.joint:
             raise ValueError("model.embeddings: shared needs one vocabulary, data.tokenizer.joint: true")
+        if self.model.context is not None:
+            if self.windows.target != (0, 0) and self.model.context.at != "decoder":
+                raise ValueError(f"model.context at {self.model.context.at} needs windows.target_before: 0")
+            if self.training.packing == "always":
+                raise ValueError("model.context needs training.packing: auto or never")
+        if self.training.freeze == "base" and self.model.context is None:
+            raise ValueError("training.freeze: base leaves nothing to train without model.context")
         return self

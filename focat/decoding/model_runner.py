@@ -121,7 +121,9 @@ class ModelRunner:
             side = PaddedSequences(source.clone(), source.clone(), current.clone())
             hidden = model.output_weight.new_zeros(*source.shape, model.settings.d_model)
             caches.append(
-                model.init_cache(EncoderOutput(hidden, side, current.clone()), self.beam, capacity=shape.columns)
+                model.init_cache(
+                    EncoderOutput(hidden, side, current.clone(), hidden), self.beam, capacity=shape.columns
+                )
             )
         search = self._new_search(state, shape.max_length)
         return DecodeBuffers(search, caches, shape, PrefillBatch(source, current, prefixes))

@@ -1,20 +1,24 @@
-"""Segment embeddings: how far a token's sentence is from the current one, added to its input.
+"""The input of encoder and decoder: the sum of token, position and segment embeddings.
 
-The alternatives to shifted positions of section 4.6 of the paper, and the one-hot variant of Lupo et al. (2023). One
-module serves encoder and decoder.
+Segment embeddings say how far a token's sentence is from the current one: the alternatives to shifted positions of
+section 4.6 of the paper, and the one-hot variant of Lupo et al. (2023). One module serves encoder and decoder.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from focat.config.schema import WindowSettings
+from focat.config.schema import ModelSettings, WindowSettings
+from focat.corpus.vocabulary import START
 from focat.errors import FocatError
-from focat.model.positions import sinusoids
+from focat.model.positions import RotaryAngles, rope_angles, sinusoids
+from focat.windows.batch import Sequences
 
 
 def distance_index(segments: Tensor, current: Tensor, before: int, after: int) -> Tensor:
@@ -53,3 +57,70 @@ class SegmentEmbedding(nn.Module):
     def forward(self, segments: Tensor, current: Tensor) -> Tensor:
         """The embedding of each token, (windows, length, width), from segments of tokens and current sentences."""
         return F.embedding(distance_index(segments, current, self.before, self.after), self.table, padding_idx=0)
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """The input of a stack of layers."""
+
+    x: Tensor  # (windows, length, width)
+    per_layer_embedding: Tensor | None  # the same shape: added again to the input of every layer but the first
+    rope: RotaryAngles | None
+
+
+def sum_embeddings(
+    settings: ModelSettings,
+    sequences: Sequences,
+    positions: Tensor,
+    table: nn.Embedding,
+    learned: nn.Embedding | None,
+    segment_embedding: SegmentEmbedding | None,
+    dropout: nn.Dropout,
+) -> Embedded:
+    """The sum of token, position and segment embeddings, with dropout.
+
+    Args:
+        settings: of the model.
+        sequences: one side of a batch.
+        positions: in the shape of its tokens.
+        table: embeddings of tokens.
+        learned: embeddings of positions, if they are learned.
+        segment_embedding: of sentences, if there is any.
+        dropout: applied to the sum.
+    """
+    width = settings.d_model
+    x = table(sequences.tokens) * math.sqrt(width)  # (windows, length, width)
+    if settings.start_embedding == "zero":
+        x = x.masked_fill((sequences.tokens == START)[..., None], 0.0)
+    rope = None
+    if settings.positions == "rotary":
+        rope = rope_angles(positions, width // settings.heads)
+    elif learned is not None:
+        # the furthest row serves for all beyond it, which no window has and only a runaway hypothesis reaches
+        x = x + learned(positions.clamp(max=learned.num_embeddings - 1))
+    else:
+        x = x + sinusoids(positions + settings.position_offset, width, settings.sinusoids).to(x.dtype)
+    x = x.to(_working_precision(x))
+    if segment_embedding is None:
+        return Embedded(dropout(x), None, rope)
+    # The start symbol has the label of the current sentence, as in the authors' code; its position is in segment 0.
+    current = sequences.current_segments
+    segments = torch.where(sequences.tokens == START, current, sequences.segments)
+    added = segment_embedding(segments, current).to(x.dtype)  # (windows, length, width)
+    every_layer = settings.segment_embeddings_at == "every-layer"
+    return Embedded(dropout(x + added), added if every_layer else None, rope)
+
+
+def _working_precision(x: Tensor) -> torch.dtype:
+    """What passes from block to block is of the type that autocast computes in, or of the weights' own."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+
+
+def new_embedding(rows: int, width: int, padding: int | None = None) -> nn.Embedding:
+    """Entries of variance 1/width, so that the product with a normalised vector has variance 1; padding is zero."""
+    table = nn.Embedding(rows, width, padding)
+    nn.init.normal_(table.weight, std=width**-0.5)
+    if padding is not None:
+        nn.init.zeros_(table.weight[padding])
+    return table

@@ -29,10 +29,12 @@ class EncoderOutput:
     hidden: Tensor  # (windows, source length, width)
     source: Sequences
     shift: Tensor  # (windows,) segment shift of each window, for both sides
+    context: Tensor | None = None  # (windows, source length, width) where the decoder attends to context encoded apart
 
     def select(self, rows: Tensor) -> EncoderOutput:
         """Some windows, in any order, any number of times: say, one for each candidate translation."""
-        return EncoderOutput(self.hidden[rows], self.source.map(lambda tensor: tensor[rows]), self.shift[rows])
+        context = None if self.context is None else self.context[rows]
+        return EncoderOutput(self.hidden[rows], self.source.map(lambda tensor: tensor[rows]), self.shift[rows], context)
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,8 @@ class TreeKVCache:
     lengths: Tensor  # (windows, beam) tokens of each hypothesis, from the start symbol on, without PAD
     num_separators: Tensor  # (windows, beam) separators among them
     write_pos: Tensor  # () columns in use, on the device
-    cross_kv: Tensor  # (layers, 2, windows, heads, source length, head width) keys and values of the source
+    cross_kv: Tensor  # (layers, 2, windows, heads, source length, head width) keys and values of the source; then, as
+    # many layers again, those of the context, where the decoder attends to it
     source: PaddedSequences
     shift: Tensor  # (windows,)
     current: Tensor  # (windows,) segment of the current sentence on the target

@@ -6,16 +6,20 @@ What a window adds (masks, rotations) comes in as tensors made once for a batch,
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from focat.config.schema import ModelSettings
 from focat.model.attention import CrossAttention, LayerKV, SelfAttention, WeightsOut, init_blocks
+from focat.model.context import ContextAttention, ContextKeys
 from focat.model.fused_layers import add_dropout_norm, has_fused_layers, linear_relu
 from focat.model.packed_attention import PackedMask
 from focat.model.positions import RotaryAngles
 
+ContextPlace = Literal["parallel", "serial"]
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
 
 
@@ -30,7 +34,7 @@ class Residual(nn.Module):
 
     def pre(self, x: Tensor) -> Tensor:
         """The input of the block."""
-        return self._normalise(x) if self.norm_first else x
+        return self.normalise(x) if self.norm_first else x
 
     def post(self, x: Tensor, output: Tensor, following: Residual | None = None) -> tuple[Tensor, Tensor]:
         """The sum of the block's input x and its output, normalised if normalisation comes last.
@@ -43,12 +47,12 @@ class Residual(nn.Module):
             total, normalised = add_dropout_norm(x, output, self.dropout.p, None if norm is None else norm.norm)
         else:
             total = x + self.dropout(output)
-            normalised = None if norm is None else norm._normalise(total)
+            normalised = None if norm is None else norm.normalise(total)
         following_input = total if normalised is None else normalised
         return total if self.norm_first else following_input, following_input
 
-    def _normalise(self, x: Tensor) -> Tensor:
-        """Computed in float32, returned in x's type: under autocast, half the bytes between blocks."""
+    def normalise(self, x: Tensor) -> Tensor:
+        """Normalise in float32, and return x's type: under autocast, half the bytes between blocks."""
         normalised: Tensor = self.norm(x)
         return normalised.to(x.dtype)
 
@@ -83,13 +87,49 @@ class FeedForward(nn.Module):
         return _ACTIVATIONS[self.activation](hidden)
 
 
-class EncoderLayer(nn.Module):
-    """Self-attention, feed-forward."""
+class SerialContext(nn.Module):
+    """Context attention between two blocks of a layer: the gate stands in place of the residual connection."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
+        self.attention = ContextAttention(settings)
+        self.residual = Residual(settings)
+
+    def forward(self, x: Tensor, queries: Tensor, context: LayerContext, following: Residual) -> tuple[Tensor, Tensor]:
+        """Mix context into x, whose normalised form for the attention is `queries`; the results of `Residual.post`."""
+        mixed = self.attention(x, queries, context.keys_values(self.attention), context.keys)
+        x = mixed if self.residual.norm_first else self.residual.normalise(mixed)
+        return x, following.pre(x)
+
+
+@dataclass(frozen=True)
+class LayerContext:
+    """The encoded context as one layer sees it."""
+
+    keys: ContextKeys
+    states: Tensor | None = None  # (windows, source length, width)
+    cached: tuple[Tensor, Tensor] | None = None  # keys and values made of them, in step-by-step decoding
+
+    def keys_values(self, attention: ContextAttention) -> tuple[Tensor, Tensor]:
+        """Keys and values for a context attention."""
+        if self.cached is not None:
+            return self.cached
+        assert self.states is not None
+        return attention.attention.project_kv(self.states)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, feed-forward.
+
+    Args:
+        context: attention to the context: none, beside self-attention (parallel) or after it (serial).
+    """
+
+    def __init__(self, settings: ModelSettings, context: ContextPlace | None = None) -> None:
+        super().__init__()
         self.self_attention = SelfAttention(settings.d_model, settings.heads, settings.attention_dropout)
         self.self_attention_residual = Residual(settings)
+        self.context = _context_attention(settings, context)
         self.feedforward = FeedForward(settings)
         self.feedforward_residual = Residual(settings)
 
@@ -99,23 +139,53 @@ class EncoderLayer(nn.Module):
         mask: Tensor | PackedMask,
         rope: RotaryAngles | None = None,
         weights_out: WeightsOut | None = None,
+        context: LayerContext | None = None,
     ) -> Tensor:
         """Encode x, (windows, source length, width); the output has the same shape."""
-        attention = self.self_attention_residual
-        attended = self.self_attention(attention.pre(x), mask, rope, weights_out=weights_out)
-        x, block_input = attention.post(x, attended, self.feedforward_residual)
+        residual, following = self.self_attention_residual, self.feedforward_residual
+        queries = residual.pre(x)
+        attended = self.self_attention(queries, mask, rope, weights_out=weights_out)
+        if isinstance(self.context, SerialContext):
+            assert context is not None
+            x, block_input = residual.post(x, attended, self.context.residual)
+            x, block_input = self.context(x, block_input, context, following)
+        else:
+            attended = _mix_parallel(self.context, attended, queries, context)
+            x, block_input = residual.post(x, attended, following)
         return self.feedforward_residual.post(x, self.feedforward(block_input))[0]
 
 
-class DecoderLayer(nn.Module):
-    """Self-attention, attention to the source, feed-forward."""
+def _context_attention(settings: ModelSettings, place: ContextPlace | None) -> ContextAttention | SerialContext | None:
+    if place is None:
+        return None
+    return SerialContext(settings) if place == "serial" else ContextAttention(settings)
 
-    def __init__(self, settings: ModelSettings) -> None:
+
+def _mix_parallel(
+    attention: ContextAttention | None, attended: Tensor, queries: Tensor, context: LayerContext | None
+) -> Tensor:
+    """What another attention has found, mixed with what the same queries find in the context."""
+    if attention is None:
+        return attended
+    assert context is not None
+    mixed: Tensor = attention(attended, queries, context.keys_values(attention), context.keys)
+    return mixed
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention, attention to the source, feed-forward.
+
+    Args:
+        context: attention to the context: none, beside the attention to the source (parallel) or before it (serial).
+    """
+
+    def __init__(self, settings: ModelSettings, context: ContextPlace | None = None) -> None:
         super().__init__()
         self.self_attention = SelfAttention(settings.d_model, settings.heads, settings.attention_dropout)
         self.self_attention_residual = Residual(settings)
         self.cross_attention = CrossAttention(settings.d_model, settings.heads, settings.attention_dropout)
         self.cross_attention_residual = Residual(settings)
+        self.context = _context_attention(settings, context)
         self.feedforward = FeedForward(settings)
         self.feedforward_residual = Residual(settings)
 
@@ -128,6 +198,7 @@ class DecoderLayer(nn.Module):
         rope: RotaryAngles | None = None,
         weights_out: WeightsOut | None = None,
         cross_weights_out: WeightsOut | None = None,
+        context: LayerContext | None = None,
     ) -> Tensor:
         """Decode x, (windows, target length, width), all positions at once, as in teacher forcing.
 
@@ -139,7 +210,7 @@ class DecoderLayer(nn.Module):
             x, block_input = residual.post(x, attended, self.cross_attention_residual)
             return self._after_cross_attention(x, self.cross_attention.packed(block_input, encoded, cross_mask))
         keys, values = self.cross_attention.project_kv(encoded)
-        return self._after_self_attention(x, attended, keys, values, cross_mask, cross_weights_out)
+        return self._after_self_attention(x, attended, keys, values, cross_mask, cross_weights_out, context)
 
     def decode_step(
         self,
@@ -151,6 +222,7 @@ class DecoderLayer(nn.Module):
         cross_mask: Tensor,
         rope: RotaryAngles | None,
         last_only: bool = False,
+        context: LayerContext | None = None,
     ) -> Tensor:
         """Decode the next tokens x, (windows, new, width), after those in the cache, which they are added to.
 
@@ -160,7 +232,7 @@ class DecoderLayer(nn.Module):
         attended = self.self_attention(residual.pre(x), mask, rope, cache=cache, last_only=last_only)
         if last_only:
             x, cross_mask = x[:, -1:], cross_mask[..., -1:, :]
-        return self._after_self_attention(x, attended, cross_keys, cross_values, cross_mask)
+        return self._after_self_attention(x, attended, cross_keys, cross_values, cross_mask, context=context)
 
     def _after_self_attention(
         self,
@@ -170,11 +242,17 @@ class DecoderLayer(nn.Module):
         values: Tensor,
         mask: Tensor,
         weights_out: WeightsOut | None = None,
+        context: LayerContext | None = None,
     ) -> Tensor:
-        x, block_input = self.self_attention_residual.post(x, attended, self.cross_attention_residual)
-        return self._after_cross_attention(
-            x, self.cross_attention(block_input, keys, values, mask, weights_out=weights_out)
-        )
+        residual, following = self.self_attention_residual, self.cross_attention_residual
+        if isinstance(self.context, SerialContext):
+            assert context is not None
+            x, queries = residual.post(x, attended, self.context.residual)
+            x, queries = self.context(x, queries, context, following)
+            return self._after_cross_attention(x, self.cross_attention(queries, keys, values, mask, weights_out))
+        x, queries = residual.post(x, attended, following)
+        attended = self.cross_attention(queries, keys, values, mask, weights_out)
+        return self._after_cross_attention(x, _mix_parallel(self.context, attended, queries, context))
 
     def _after_cross_attention(self, x: Tensor, attended: Tensor) -> Tensor:
         x, block_input = self.cross_attention_residual.post(x, attended, self.feedforward_residual)

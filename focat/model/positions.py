@@ -36,6 +36,14 @@ def positions_of(sequences: Sequences, shift: Tensor) -> Tensor:
     return shifted_positions(sequences.segments, shift)
 
 
+def sentence_positions(segments: Tensor) -> Tensor:
+    """The position of every token in its own sentence, counted from 0; segments are (windows, length)."""
+    index = torch.arange(segments.shape[1], device=segments.device).expand_as(segments)
+    starts = torch.ones_like(segments, dtype=torch.bool)
+    starts[:, 1:] = segments[:, 1:] != segments[:, :-1]
+    return index - index.masked_fill(~starts, 0).cummax(-1).values
+
+
 def sequence_shift(source: Sequences) -> Tensor:
     """`avg-sequence`: the mean length of a window's source sentences, rounded up.
 

@@ -5,7 +5,6 @@ Teacher forcing (`forward`) and step-by-step decoding (`init_cache`, `decode_ste
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
@@ -15,29 +14,30 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from focat.config.schema import ModelSettings, WindowSettings
-from focat.corpus.vocabulary import PAD, SPECIALS, START
+from focat.corpus.vocabulary import END, PAD, SEPARATOR, SPECIALS, START
 from focat.errors import FocatError
 from focat.model.attention import WeightsOut
-from focat.model.embeddings import SegmentEmbedding
+from focat.model.context import ContextAttention, ContextKeys
+from focat.model.context_encoder import ContextEncoder, decoder_place, encoder_place
+from focat.model.embeddings import Embedded, SegmentEmbedding, new_embedding, sum_embeddings
 from focat.model.kv_cache import CAPACITY_STEP, EncoderOutput, TreeKVCache
-from focat.model.layers import DecoderLayer, EncoderLayer
+from focat.model.layers import DecoderLayer, EncoderLayer, LayerContext, SerialContext
 from focat.model.masks import (
     causal_mask,
     check_global_layers,
     layer_masks,
     opened_segments,
+    own_sentence_mask,
     packed_masks,
     padding_mask,
 )
 from focat.model.packed_attention import PackedMask
 from focat.model.positions import (
-    RotaryAngles,
     furthest_position,
     positions_of,
-    rope_angles,
+    sentence_positions,
     sequence_shift,
     shifted_positions,
-    sinusoids,
 )
 from focat.windows.batch import PackedSequences, PaddedSequences, Sequences
 from focat.windows.segments import decoder_input, segments_of
@@ -54,15 +54,6 @@ class AttentionWeights:
     encoder: tuple[Tensor, ...]
     decoder: tuple[Tensor, ...]
     cross: tuple[Tensor, ...]
-
-
-@dataclass(frozen=True)
-class Embedded:
-    """The input of a stack of layers."""
-
-    x: Tensor  # (windows, length, width)
-    per_layer_embedding: Tensor | None  # the same shape: added again to the input of every layer but the first
-    rope: RotaryAngles | None
 
 
 class Transformer(nn.Module):
@@ -86,18 +77,25 @@ class Transformer(nn.Module):
         self.settings, self.windows, self.shift = settings, windows, shift
         width = settings.d_model
         # a matrix with two uses is kept under one name, so that a checkpoint holds it once
-        self.target_embedding = _embedding(target_vocabulary, width, PAD)
-        self.source_embedding = None if settings.embeddings == "shared" else _embedding(source_vocabulary, width, PAD)
-        self.output = _embedding(target_vocabulary, width) if settings.embeddings == "separate" else None
+        self.target_embedding = new_embedding(target_vocabulary, width, PAD)
+        self.source_embedding = (
+            None if settings.embeddings == "shared" else new_embedding(source_vocabulary, width, PAD)
+        )
+        self.output = new_embedding(target_vocabulary, width) if settings.embeddings == "separate" else None
         self.output_bias = nn.Parameter(torch.zeros(target_vocabulary)) if settings.output_bias else None
         learned, rows = settings.positions == "learned", furthest_position(windows, shift)
-        self.source_positions = _embedding(rows, width) if learned else None
-        self.target_positions = _embedding(rows, width) if learned else None
+        self.source_positions = new_embedding(rows, width) if learned else None
+        self.target_positions = new_embedding(rows, width) if learned else None
         kind = settings.segment_embeddings
         self.segment_embedding = None if kind == "none" else SegmentEmbedding(kind, windows, width)
         self.dropout = nn.Dropout(settings.dropout)
-        self.encoder = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.encoder_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(settings) for _ in range(settings.decoder_layers))
+        self.encoder = nn.ModuleList(
+            EncoderLayer(settings, encoder_place(settings, i)) for i in range(settings.encoder_layers)
+        )
+        self.decoder = nn.ModuleList(
+            DecoderLayer(settings, decoder_place(settings)) for _ in range(settings.decoder_layers)
+        )
+        self.context = None if settings.context is None else ContextEncoder(settings)
         pre = settings.norm == "pre"  # the sum that pre-norm layers add to is normalised once, at the end
         self._compiled_embeddings: Callable[..., Embedded] = self._sum_embeddings
         self.encoder_norm = nn.LayerNorm(width) if pre else nn.Identity()
@@ -111,6 +109,13 @@ class Transformer(nn.Module):
     @property
     def _decoder_layers(self) -> list[DecoderLayer]:
         return cast("list[DecoderLayer]", self.decoder)
+
+    @property
+    def _context_attentions(self) -> list[ContextAttention]:
+        """Attentions of the decoder's layers to the context, if they have them."""
+        found = [layer.context for layer in self._decoder_layers]
+        parallel = [each.attention if isinstance(each, SerialContext) else each for each in found]
+        return [each for each in parallel if each is not None]
 
     def project(self, hidden: Tensor) -> Tensor:
         """Logits over the target vocabulary, (…, target vocabulary)."""
@@ -134,6 +139,9 @@ class Transformer(nn.Module):
         constant = None if self.shift == "avg-sequence" else torch.full_like(source.current, self.shift)
         shift = sequence_shift(source) if constant is None else constant  # (windows,)
         table = self.target_embedding if self.source_embedding is None else self.source_embedding
+        if self.context is not None:
+            assert isinstance(source, PaddedSequences)
+            return self._encode_apart(self.context, source, table, shift, weights_out)
         positions = positions_of(source, shift)  # (windows, source length)
         embedded = self._embed(self._word_dropout(source), positions, table, self.source_positions)
         masks: Sequence[Tensor | PackedMask]
@@ -149,6 +157,38 @@ class Transformer(nn.Module):
             run = layer if self.training and weights_out is None else layer.forward
             x = run(x, mask, embedded.rope, weights_out)
         return EncoderOutput(self.encoder_norm(x), source, shift)
+
+    def _encode_apart(
+        self,
+        context_encoder: ContextEncoder,
+        source: PaddedSequences,
+        table: nn.Embedding,
+        shift: Tensor,
+        weights_out: WeightsOut | None,
+    ) -> EncoderOutput:
+        """Encode each sentence of the source windows alone, as a sentence-level system does, and attend to the context.
+
+        Sentences are told apart by masks, positions start again in each, and all end with the end symbol.
+        """
+        source = replace(source, tokens=source.tokens.masked_fill(source.tokens == SEPARATOR, END))
+        words, keys = self._word_dropout(source), ContextKeys.of(source)
+        embedded = self._embed(words, sentence_positions(source.segments), table, self.source_positions)
+        own = own_sentence_mask(source.segments, source.segments, padding_mask(source.segments >= 0))
+        context = None
+        if context_encoder.kind == "separate":  # all context sentences, joined
+            joined = self._embed(words, shifted_positions(source.segments, shift), table, self.source_positions)
+            context = context_encoder.encode(joined.x, keys.mask, joined.rope)
+        x = embedded.x
+        for i, layer in enumerate(self.encoder):
+            if i == len(self.encoder) - 1 and context_encoder.kind == "last-own":
+                context = context_encoder.encode(x, own, embedded.rope)
+            run = layer if self.training and weights_out is None else layer.forward
+            x = run(x, own, embedded.rope, weights_out, None if context is None else LayerContext(keys, context))
+        hidden = self.encoder_norm(x)
+        context = hidden if context is None else context
+        distances = [d for d in range(-self.windows.after, self.windows.before + 1) if d]
+        hidden = context_encoder.mix(hidden, context, keys, distances) if distances else hidden
+        return EncoderOutput(hidden, source, shift, context)
 
     def decode(
         self,
@@ -170,11 +210,15 @@ class Transformer(nn.Module):
         positions = positions_of(target_input, encoded.shift)  # (windows, target length)
         embedded = self._embed(target_input, positions, self.target_embedding, self.target_positions)
         masks, cross_masks = self._decoder_masks(encoded.source, target_input)
+        context = None
+        if self._context_attentions:
+            assert isinstance(encoded.source, PaddedSequences)
+            context = LayerContext(ContextKeys.of(encoded.source), encoded.context)
         x = embedded.x
         for i, (layer, mask, cross) in enumerate(zip(self.decoder, masks, cross_masks, strict=True)):
             x = x if i == 0 or embedded.per_layer_embedding is None else x + embedded.per_layer_embedding
             run = layer if self.training and weights_out is None else layer.forward
-            x = run(x, encoded.hidden, mask, cross, embedded.rope, weights_out, cross_weights_out)
+            x = run(x, encoded.hidden, mask, cross, embedded.rope, weights_out, cross_weights_out, context)
         hidden: Tensor = self.decoder_norm(x)
         return hidden
 
@@ -203,12 +247,14 @@ class Transformer(nn.Module):
         assert isinstance(encoded.source, PaddedSequences)
         if current is None:
             current = encoded.source.current.clamp(max=self.windows.target[0])
+        read = [(layer.cross_attention, encoded.hidden) for layer in self._decoder_layers]
+        if self._context_attentions:
+            assert encoded.context is not None
+            read += [(context.attention, encoded.context) for context in self._context_attentions]
         # (layers, 2, windows, heads, source length, head width)
-        cross_kv = torch.stack(
-            [torch.stack(layer.cross_attention.project_kv(encoded.hidden)) for layer in self._decoder_layers]
-        )
-        layers, two, windows, heads, _, head_width = cross_kv.shape
-        capacity = capacity or beam * CAPACITY_STEP
+        cross_kv = torch.stack([torch.stack(attention.project_kv(states)) for attention, states in read])
+        _, two, windows, heads, _, head_width = cross_kv.shape
+        layers, capacity = len(self.decoder), capacity or beam * CAPACITY_STEP
         zeros = current.new_zeros(windows, beam)
         return TreeKVCache(
             self_kv=cross_kv.new_empty(layers, two, windows, capacity, heads, head_width),
@@ -255,12 +301,16 @@ class Transformer(nn.Module):
         layers = len(self.decoder)
         masks = layer_masks(self.settings, layers, inputs.query_segments, inputs.key_segments, inputs.mask)
         cross_masks = self._cross_masks(cache.source, cache.current[:, None] - inputs.query_segments)
-        x = embedded.x
+        context_keys = ContextKeys.of(cache.source) if self._context_attentions else None
+        x, context = embedded.x, None
         for i, layer in enumerate(self._decoder_layers):
             x = x if i == 0 or embedded.per_layer_embedding is None else x + embedded.per_layer_embedding
             keys, values = cache.cross_kv[i]
-            last = last_only and i == layers - 1
-            x = layer.decode_step(x, inputs.layers[i], keys, values, masks[i], cross_masks[i], embedded.rope, last)
+            if context_keys is not None:
+                cached = cache.cross_kv[layers + i]
+                context = LayerContext(context_keys, cached=(cached[0], cached[1]))
+            own, last = inputs.layers[i], last_only and i == layers - 1
+            x = layer.decode_step(x, own, keys, values, masks[i], cross_masks[i], embedded.rope, last, context)
         hidden: Tensor = self.decoder_norm(x)
         return hidden.view(rows, 1 if last_only else new, -1)
 
@@ -288,35 +338,15 @@ class Transformer(nn.Module):
     def _embed(
         self, sequences: Sequences, positions: Tensor, table: nn.Embedding, learned: nn.Embedding | None
     ) -> Embedded:
+        """The sum of token, position and segment embeddings."""
         embed = self._compiled_embeddings if self.training else self._sum_embeddings
         return embed(sequences, positions, table, learned)
 
     def _sum_embeddings(
         self, sequences: Sequences, positions: Tensor, table: nn.Embedding, learned: nn.Embedding | None
     ) -> Embedded:
-        """The sum of token, position and segment embeddings."""
-        width = self.settings.d_model
-        x = table(sequences.tokens) * math.sqrt(width)  # (windows, length, width)
-        if self.settings.start_embedding == "zero":
-            x = x.masked_fill((sequences.tokens == START)[..., None], 0.0)
-        rope = None
-        if self.settings.positions == "rotary":
-            rope = rope_angles(positions, width // self.settings.heads)
-        elif learned is not None:
-            # the furthest row serves for all beyond it, which no window has and only a runaway hypothesis reaches
-            x = x + learned(positions.clamp(max=learned.num_embeddings - 1))
-        else:
-            positions = positions + self.settings.position_offset
-            x = x + sinusoids(positions, width, self.settings.sinusoids).to(x.dtype)
-        x = x.to(_working_precision(x))
-        if self.segment_embedding is None:
-            return Embedded(self.dropout(x), None, rope)
-        # The start symbol has the label of the current sentence, as in the authors' code; its position is in segment 0.
-        current = sequences.current_segments
-        segments = torch.where(sequences.tokens == START, current, sequences.segments)
-        added = self.segment_embedding(segments, current).to(x.dtype)  # (windows, length, width)
-        every_layer = self.settings.segment_embeddings_at == "every-layer"
-        return Embedded(self.dropout(x + added), added if every_layer else None, rope)
+        settings, segments = self.settings, self.segment_embedding
+        return sum_embeddings(settings, sequences, positions, table, learned, segments, self.dropout)
 
     def _decoder_masks(
         self, source: Sequences, target_input: Sequences
@@ -341,20 +371,6 @@ class Transformer(nn.Module):
         By distance, because the two sides may have different numbers of context sentences.
         """
         key_distance = source.current[:, None] - source.segments
-        visible = padding_mask(source.segments >= 0)
+        real = source.segments >= 0
+        visible = padding_mask(real if self.context is None else real & (key_distance == 0))
         return layer_masks(self.settings, len(self.decoder), distance, key_distance, visible)
-
-
-def _working_precision(x: Tensor) -> torch.dtype:
-    """What passes from block to block is of the type that autocast computes in, or of the weights' own."""
-    kind = x.device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
-
-
-def _embedding(rows: int, width: int, padding: int | None = None) -> nn.Embedding:
-    """Entries of variance 1/width, so that the product with a normalised vector has variance 1; padding is zero."""
-    table = nn.Embedding(rows, width, padding)
-    nn.init.normal_(table.weight, std=width**-0.5)
-    if padding is not None:
-        nn.init.zeros_(table.weight[padding])
-    return table

@@ -1,0 +1,51 @@
+"""Settings of systems that encode context sentences apart from the current one (`model.context`)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import PositiveInt, model_validator
+
+from focat.config.data import SettingsSection
+
+_PLACES = {
+    "shared": ("encoder-top", "decoder"),
+    "last-own": ("encoder-last",),
+    "separate": ("encoder-top", "encoder-last", "every-layer", "decoder"),
+}
+
+
+class ContextSettings(SettingsSection):
+    """Attention to context sentences that are encoded apart from the current one, and a gate that mixes what it finds
+    into the current sentence: the multi-encoder systems that the paper compares with. Sentences of a window are encoded
+    one by one; `windows.target_before` is 0, except with `at: decoder`. Where a window has no context, the gate is
+    closed."""
+
+    encoder: Literal["shared", "last-own", "separate"] = "shared"
+    """What encodes the context: the encoder of the source; its layers but for the last, which the context has for
+    itself; or an encoder of its own, for all context sentences joined."""
+    layers: PositiveInt = 1
+    """With `encoder: separate`, its layers."""
+    at: Literal["encoder-top", "encoder-last", "every-layer", "decoder"] = "encoder-top"
+    """Where the current sentence attends to the context: after the encoder; in its last layer, beside self-attention;
+    in every layer of encoder and decoder, after self-attention; or in every layer of the decoder, beside the attention
+    to the source."""
+    hierarchical: bool = False
+    """With `at: encoder-top`, attend to the words of each context sentence, then to the sentences, and add a
+    feed-forward block."""
+    gate: Literal["feature", "scalar"] = "feature"
+    """Mix with one weight for each feature of a token, or one for the whole token."""
+    detach: bool = False
+    """With `hierarchical`, no gradient flows through the context and the queries of its attention."""
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> ContextSettings:
+        if self.at not in _PLACES[self.encoder]:
+            raise ValueError(f"encoder: {self.encoder} needs at: {' or '.join(_PLACES[self.encoder])}, not {self.at}")
+        if self.layers != 1 and self.encoder != "separate":
+            raise ValueError("layers needs encoder: separate")
+        if self.hierarchical and self.at != "encoder-top":
+            raise ValueError("hierarchical needs at: encoder-top")
+        if self.detach and not self.hierarchical:
+            raise ValueError("detach needs hierarchical: true")
+        return self

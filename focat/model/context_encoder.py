@@ -1,0 +1,75 @@
+"""The encoder of context sentences, and what mixes its output into the encoded source (`model.context`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from focat.config.schema import ModelSettings
+from focat.model.context import ContextAttention, ContextKeys, GatesOut
+from focat.model.hierarchical_context import HierarchicalContext
+from focat.model.layers import ContextPlace, EncoderLayer
+from focat.model.positions import RotaryAngles
+
+
+def encoder_place(settings: ModelSettings, layer: int) -> ContextPlace | None:
+    """How a layer of the encoder attends to the context, if at all."""
+    match settings.context and settings.context.at:
+        case "encoder-last":
+            return "parallel" if layer == settings.encoder_layers - 1 else None
+        case "every-layer":
+            return "serial"
+        case _:
+            return None
+
+
+def decoder_place(settings: ModelSettings) -> ContextPlace | None:
+    """How the layers of the decoder attend to the context, if at all."""
+    match settings.context and settings.context.at:
+        case "decoder":
+            return "parallel"
+        case "every-layer":
+            return "serial"
+        case _:
+            return None
+
+
+class ContextEncoder(nn.Module):
+    """What the context has for itself: layers, and the attention after the encoder."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__()
+        assert settings.context is not None
+        context = settings.context
+        self.kind = context.encoder
+        count = {"shared": 0, "last-own": 1, "separate": context.layers}[context.encoder]
+        self.layers = nn.ModuleList(EncoderLayer(settings) for _ in range(count))
+        self.norm = nn.LayerNorm(settings.d_model) if settings.norm == "pre" and count else nn.Identity()
+        top: nn.Module | None = None
+        if context.at == "encoder-top":
+            top = HierarchicalContext(settings) if context.hierarchical else ContextAttention(settings)
+        self.top = top
+
+    def encode(self, x: Tensor, mask: Tensor, rope: RotaryAngles | None) -> Tensor:
+        """Run the context's own layers over x, (windows, source length, width); the output has the same shape."""
+        for layer in self.layers:
+            x = layer(x, mask, rope)
+        encoded: Tensor = self.norm(x)
+        return encoded
+
+    def mix(
+        self,
+        hidden: Tensor,
+        context: Tensor,
+        keys: ContextKeys,
+        distances: Sequence[int],
+        gates_out: GatesOut | None = None,
+    ) -> Tensor:
+        """The encoded source, (windows, source length, width), with context mixed in after the encoder, if anywhere."""
+        mixed: Tensor = hidden
+        if isinstance(self.top, HierarchicalContext):
+            mixed = self.top(hidden, context, keys, distances, gates_out)
+        elif isinstance(self.top, ContextAttention):
+            mixed = self.top(hidden, hidden, self.top.attention.project_kv(context), keys, gates_out)
+        return mixed

@@ -343,14 +343,14 @@ def load_weights(model: Transformer, folder: Path, may_lack: str | None = None) 
     """Copy stored weights into a model of the same shape.
 
     Args:
-        may_lack: weights whose names begin with this may be missing in the folder, and keep their values.
+        may_lack: weights that this pattern matches may be missing in the folder, and keep their values.
 
     Returns:
         The names of the weights that are missing there.
     """
     path, stored = folder / "weights.safetensors", read_weights(folder)
     parameters = dict(model.named_parameters())
-    lacking = [name for name in parameters if may_lack and name.startswith(may_lack) and name not in stored]
+    lacking = [name for name in parameters if may_lack and re.match(may_lack, name) and name not in stored]
     for name in dict.fromkeys([*parameters, *stored]):
         expected, found = (tensors[name].shape if name in tensors else None for tensors in (parameters, stored))
         if expected != found and name not in lacking:

@@ -202,6 +202,9 @@ class DataSettings(SettingsSection):
     """Corpora to evaluate on; never cleaned."""
     cleaning: CleaningSettings = CleaningSettings()
     """Which training pairs to leave out."""
+    split: Literal["none", "middle"] = "none"
+    """`middle` cuts training sentences of seven words and more in two, on both sides: the first stage of Divide and
+    Rule (Lupo et al., 2022), in which sentences need the one before. The tokenizer is that of whole sentences."""
     normalisation: NormalisationSettings = NormalisationSettings()
     """What is done to text before it becomes tokens."""
     tokenizer: TokenizerSettings = TokenizerSettings()

@@ -15,6 +15,7 @@ from typing import Any
 from focat.config.data import AnyCorpus, CleaningSettings, Corpus, DataSettings, TokenizerSettings
 from focat.corpus.cleaning import Cleaner
 from focat.corpus.document import Document
+from focat.corpus.halving import halve_sentences
 from focat.corpus.readers import read_documents
 from focat.corpus.store import STORE_VERSION, Store, finish_stage, open_split_writer, stage_damage, stage_key
 from focat.corpus.tokenizer import Tokenizer, train_tokenizer
@@ -185,7 +186,10 @@ def _split_stage(
             open_split_writer(unfinished, tokenizer) as writer,
             progress.bar(f"encoding {name}", "pairs") as bar,
         ):
-            for chunk in _chunks(cleaner.clean_all(_documents(corpora))):
+            documents = cleaner.clean_all(_documents(corpora))
+            if name == "train" and settings.split == "middle":
+                documents = map(halve_sentences, documents)
+            for chunk in _chunks(documents):
                 writer.write(chunk)
                 bar.advance(sum(len(document.source) for document in chunk))
             if not cleaner.kept:
@@ -214,6 +218,8 @@ def _stage_keys(settings: DataSettings, inputs: dict[str, Inputs]) -> dict[str, 
     }
     for name, files in inputs.items():
         keys[name] = digest_of([made_by, keys["tokenizer"], files])
+    if settings.split != "none":
+        keys["train"] = digest_of([keys["train"], settings.split])
     return keys
 
 

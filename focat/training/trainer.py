@@ -39,6 +39,7 @@ from focat.training.checkpoints import (
     training_tensors,
 )
 from focat.training.distributed import Processes, init_distributed
+from focat.training.freezing import check_frozen_weights, freeze_base
 from focat.training.initial_weights import load_initial_weights
 from focat.training.logger import TrainLogger, training_line, validation_line
 from focat.training.mixed_precision import MasterWeights
@@ -64,6 +65,7 @@ def train(settings: Settings, progress: Progress) -> TrainingState:
     Raises:
         Interrupted: a signal asked to stop; everything is saved.
     """
+    check_frozen_weights(settings.training)
     with init_distributed(settings.training.device) as processes:
         store = Store(settings.data.store)
         if processes.is_main:
@@ -118,10 +120,12 @@ class Trainer:
             load_weights(self.model, found[1])
         elif training.init_from is not None:
             load_initial_weights(self.model, training.init_from, progress)
+        freeze_base(self.model, training)
         self.master_weights = MasterWeights(self.model, self.bfloat16)
         self.parameters = self.master_weights.parameters
         compiled = uses_compile(training, self.device)
-        self.optimizer = build_optimizer(training, self.model, self.parameters, compiled)
+        trained = {name: self.parameters[name] for name, p in self.model.named_parameters() if p.requires_grad}
+        self.optimizer = build_optimizer(training, self.model, trained, compiled)
         self.ema = {name: p.detach().clone() for name, p in self.parameters.items()} if training.ema else {}
         self._losses = LossSums.zero(self.device)  # since the last line of the log
         if found:

@@ -7,6 +7,7 @@ import pytest
 from focat.config import load_settings
 from focat.config.loading import RECIPES
 from focat.config.schema import DiscountSchedule
+from focat.errors import FocatError
 from focat.progress import NULL_PROGRESS
 from focat.training.trainer import train
 
@@ -33,12 +34,25 @@ def test_every_system_of_the_paper_has_a_recipe():
     assert {"base", *windows, *segments, *sweep} <= set(SYSTEMS)
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_recipe_trains(system, stores, tmp_path):
-    settings = load_settings(
-        Path(f"focat:{system}"), [*TINY, f"data.store={stores / 'store'}", f"training.output_dir={tmp_path / 'run'}"]
+@pytest.fixture(scope="module")
+def base(stores, tmp_path_factory):
+    """A sentence-level system for those that start from one."""
+    run = tmp_path_factory.mktemp("base") / "run"
+    train(
+        load_settings(Path("focat:base"), [*TINY, f"data.store={stores / 'store'}", f"training.output_dir={run}"]),
+        NULL_PROGRESS,
     )
-    state = train(settings, NULL_PROGRESS)
+    return run
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_recipe_trains(system, stores, base, tmp_path):
+    overrides = [*TINY, f"data.store={stores / 'store'}", f"training.output_dir={tmp_path / 'run'}"]
+    if load_settings(Path(f"focat:{system}")).training.freeze == "base":
+        with pytest.raises(FocatError, match="would freeze random weights"):
+            train(load_settings(Path(f"focat:{system}"), overrides), NULL_PROGRESS)
+        overrides.append(f"training.init_from={base}")
+    state = train(load_settings(Path(f"focat:{system}"), overrides), NULL_PROGRESS)
     assert state.update == 2
     assert state.finished
     assert (tmp_path / "run" / "best").read_text().strip() == "0000002"
@@ -66,3 +80,25 @@ def test_recipes_say_what_their_names_say():
     assert early.objective.discount == DiscountSchedule(start=1.0, end=0.01, begin_at=0.0, end_at=0.2)
     assert (early.model.word_dropout, early.model.shift) == (0.1, "avg-corpus")
     assert load_settings(Path("focat:s4to1")).windows.target == (0, 0)
+
+
+def test_recipes_of_compared_systems_say_what_their_names_say():
+    def of(name):
+        settings = load_settings(Path(f"focat:{name}"))
+        context = settings.model.context
+        return (
+            settings.windows.before,
+            settings.windows.target[0],
+            context.encoder,
+            context.at,
+            settings.training.freeze,
+        )
+
+    assert of("divide-and-rule-k1") == (1, 0, "shared", "encoder-top", "base")
+    assert of("divide-and-rule-k3") == (3, 0, "shared", "encoder-top", "base")
+    assert of("han") == (3, 0, "shared", "encoder-top", "none")
+    assert of("voita-2018") == (1, 0, "last-own", "encoder-last", "none")
+    assert of("zhang-2018") == (2, 0, "separate", "every-layer", "base")
+    assert of("li-2020-outside") == (1, 0, "separate", "encoder-top", "none")
+    assert of("li-2020-inside") == (1, 0, "separate", "decoder", "none")
+    assert of("context-decoder-2to2") == (1, 1, "shared", "decoder", "none")

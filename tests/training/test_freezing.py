@@ -1,0 +1,51 @@
+"""Frozen weights stay as they are; what a multi-encoder system adds to them is trained."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from tests.training.runs import Workspace, same_tensors, weights_of
+
+CONTEXT = ["windows.before=1", "windows.target_before=0", "model.context={hierarchical: true}"]
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_frozen_weights_do_not_move(workspace: Workspace, optimizer: str) -> None:
+    workspace.train("windows.before=0")
+    base = weights_of(workspace.run)
+    frozen = workspace.folder / "frozen"
+    options = [*CONTEXT, f"training.optimizer={optimizer}", "training.weight_decay=0.1", "training.freeze=base"]
+    workspace.train(*options, f"training.init_from={workspace.run}", f"training.output_dir={frozen}")
+    trained = weights_of(frozen)
+    assert all(torch.equal(trained[name], weight) for name, weight in base.items())
+    added = trained.keys() - base.keys()
+    assert added
+    assert all(name.startswith("context.top.") for name in added)
+
+
+def test_frozen_training_resumes_to_the_same_weights(workspace: Workspace) -> None:
+    workspace.train("windows.before=0")
+    options = [*CONTEXT, "training.freeze=base", f"training.init_from={workspace.run}", "training.ema=0.5"]
+    found = []
+    for name, budgets in (("once", [12]), ("twice", [5, 12])):
+        for updates in budgets:
+            workspace.train(
+                *options, f"training.output_dir={workspace.folder / name}", f"training.budget.updates={updates}"
+            )
+        found.append(weights_of(workspace.folder / name))
+    assert same_tensors(*found)
+
+
+@pytest.mark.parametrize(("kept", "rates"), [(False, {0.0}), (True, {0.1})])
+def test_dropout_of_what_is_frozen(workspace: Workspace, kept: bool, rates: set[float]) -> None:
+    trainer = workspace.trainer(
+        *CONTEXT, "training.freeze=base", f"training.frozen_dropout={kept}", "model.attention_dropout=0.1"
+    )
+    model = trainer.model
+    assert model.context is not None
+    frozen = [m for name, m in model.named_modules() if "context" not in name.split(".")]
+    assert {m.p for m in frozen if isinstance(m, nn.Dropout)} - {trainer.settings.model.activation_dropout} <= rates
+    assert {layer.self_attention.dropout for layer in model.encoder} == rates  # type: ignore[union-attr]
+    assert model.context.top.dropout.p == 0.1  # type: ignore[union-attr]

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from focat.analysis.corpora import AnalysedSystem
+from focat.analysis.gates import recorded_gates
 from focat.analysis.results import (
     ENTROPY_ORDERS,
     STACKS,
@@ -123,6 +124,7 @@ class CorpusAttention:
     of_windows: dict[Stack, dict[str, Floats]]  # (windows,) each: queries, current, share, and the two entropies
     totals: dict[Stack, dict[str, Floats]]  # sums over windows, of every layer and head
     distances: list[int]  # of a sentence from the current one: 1 is the one before it, -1 the one behind it
+    gates: dict[str, float]  # by name, how much of its own representation a token keeps
 
     def scores(self) -> dict[str, Score]:
         """Share and entropy of each stack; entropy of self-attention (both stacks), and of everything together."""
@@ -151,6 +153,7 @@ class CorpusAttention:
             share={stack: values.get(f"attention.share.{stack}") for stack in STACKS},
             entropy={o: {g: values[f"attention.entropy.{o}.{g}"] for g in groups} for o in ENTROPY_ORDERS},
             stacks={stack: self._stack(stack) for stack in STACKS},
+            gates=self.gates,
         )
 
     def _stack(self, stack: Stack) -> StackAttention:
@@ -190,7 +193,8 @@ def corpus_attention(system: AnalysedSystem, split: Split, progress: Progress) -
     totals: dict[Stack, dict[str, Tensor]] = {stack: {} for stack in STACKS}
     most = _WEIGHTS.get(system.device.type, _WEIGHTS["cpu"]) // model.settings.heads
     here = system.windows.after
-    with progress.bar(f"{system.name}: attention", "windows", len(windows)) as bar:
+    bar_of_windows = progress.bar(f"{system.name}: attention", "windows", len(windows))
+    with bar_of_windows as bar, recorded_gates(model) as gates:
         for rows, batch in window_batches(split, windows, system.device, bar, most):
             for stack, read in read_attention(model, batch, system.windows).items():
                 values = read.queries, read.current, read.towards[..., here].mean((1, 2)), read.mean_entropy
@@ -199,6 +203,7 @@ def corpus_attention(system: AnalysedSystem, split: Split, progress: Progress) -
                 for field in fields(read):
                     total = getattr(read, field.name).sum(0)
                     totals[stack][field.name] = totals[stack].get(field.name, 0) + total
+            gates.add(batch)
     added = {stack: {name: total.cpu().numpy() for name, total in totals[stack].items()} for stack in STACKS}
     distances = list(range(-system.windows.after, system.windows.before + 1))
-    return CorpusAttention(windows.current, of_windows, added, distances)
+    return CorpusAttention(windows.current, of_windows, added, distances, gates.means())

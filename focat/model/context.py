@@ -16,9 +16,6 @@ from focat.config.schema import ModelSettings
 from focat.model.attention import CrossAttention, init_blocks
 from focat.windows.batch import PaddedSequences
 
-GatesOut = list[Tensor]
-"""A list that gates append their weights to: how much of a token's own representation is kept, (windows, length)."""
-
 
 @dataclass(frozen=True)
 class ContextKeys:
@@ -53,11 +50,9 @@ class Gate(nn.Module):
         self.proj = nn.Linear(2 * settings.d_model, weights)
         init_blocks(self.proj)
 
-    def forward(self, own: Tensor, found: Tensor, present: Tensor, gates_out: GatesOut | None = None) -> Tensor:
+    def forward(self, own: Tensor, found: Tensor, present: Tensor) -> Tensor:
         """The mixture, (windows, length, width); `own` where a window has no context."""
         share = torch.where(present, self.proj(torch.cat((own, found), -1)).sigmoid(), 1.0)
-        if gates_out is not None:
-            gates_out.append(share.mean(-1))
         return own + (1 - share) * (found - own)
 
 
@@ -76,7 +71,6 @@ class ContextAttention(nn.Module):
         queries: Tensor,
         keys_values: tuple[Tensor, Tensor],
         keys: ContextKeys,
-        gates_out: GatesOut | None = None,
     ) -> Tensor:
         """Mix context into `own`.
 
@@ -85,11 +79,10 @@ class ContextAttention(nn.Module):
             queries: the same shape; what attends to the context.
             keys_values: of the context, from `attention.project_kv`.
             keys: which of these are context.
-            gates_out: if given, the gate's weights are appended to it.
 
         Returns:
             The shape of `own`.
         """
         found = self.dropout(self.attention(queries, *keys_values, keys.mask))
-        mixed: Tensor = self.gate(own, found, keys.present, gates_out)
+        mixed: Tensor = self.gate(own, found, keys.present)
         return mixed

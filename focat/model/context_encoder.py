@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from focat.config.schema import ModelSettings
-from focat.model.context import ContextAttention, ContextKeys, GatesOut
+from focat.model.context import ContextAttention, ContextKeys
 from focat.model.hierarchical_context import HierarchicalContext
 from focat.model.layers import ContextPlace, EncoderLayer
 from focat.model.positions import RotaryAngles
@@ -64,12 +64,11 @@ class ContextEncoder(nn.Module):
         context: Tensor,
         keys: ContextKeys,
         distances: Sequence[int],
-        gates_out: GatesOut | None = None,
     ) -> Tensor:
         """The encoded source, (windows, source length, width), with context mixed in after the encoder, if anywhere."""
         mixed: Tensor = hidden
         if isinstance(self.top, HierarchicalContext):
-            mixed = self.top(hidden, context, keys, distances, gates_out)
+            mixed = self.top(hidden, context, keys, distances)
         elif isinstance(self.top, ContextAttention):
-            mixed = self.top(hidden, hidden, self.top.attention.project_kv(context), keys, gates_out)
+            mixed = self.top(hidden, hidden, self.top.attention.project_kv(context), keys)
         return mixed

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from focat.config.schema import ModelSettings
 from focat.model.attention import CrossAttention
-from focat.model.context import ContextKeys, Gate, GatesOut, keys_or_all
+from focat.model.context import ContextKeys, Gate, keys_or_all
 from focat.model.layers import FeedForward
 
 
@@ -38,7 +38,6 @@ class HierarchicalContext(nn.Module):
         context: Tensor,
         keys: ContextKeys,
         distances: Sequence[int],
-        gates_out: GatesOut | None = None,
     ) -> Tensor:
         """Mix context into the encoded source.
 
@@ -47,7 +46,6 @@ class HierarchicalContext(nn.Module):
             context: the same shape, the encoded context.
             keys: which of its tokens are context.
             distances: of the context sentences that a window can have.
-            gates_out: if given, the gate's weights are appended to it.
 
         Returns:
             The shape of `hidden`.
@@ -63,7 +61,7 @@ class HierarchicalContext(nn.Module):
         summary = self._attend_to_sentences(queries, torch.stack(found, 2), torch.stack(present, 1))
         summary = self.sentence_norm(self.dropout(summary))
         summary = self.feedforward_norm(summary + self.dropout(self.feedforward(summary)))
-        mixed: Tensor = self.norm(self.gate(hidden, summary, keys.present, gates_out))
+        mixed: Tensor = self.norm(self.gate(hidden, summary, keys.present))
         return mixed
 
     def _attend_to_sentences(self, queries: Tensor, found: Tensor, present: Tensor) -> Tensor:

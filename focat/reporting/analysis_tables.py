@@ -102,6 +102,24 @@ def _attention_tables(systems: Systems) -> Iterator[AnalysisTable]:
             bars=BarsLayout("entropy", "Entropy of attention", "nats") if order == ENTROPY_ORDERS[0] else None,
         )
 
+    yield AnalysisTable(
+        "What gates of context attention keep, %",
+        "Of the representation of a current sentence's tokens, what is their own; the rest comes from the context.",
+        {
+            name: {_gate_name(gate): 100 * kept for gate, kept in of.gates.items()}
+            for name, of in found.items()
+            if of.gates
+        },
+        "attention.gates.",
+        decimals=1,
+    )
+
+
+def _gate_name(name: str) -> str:
+    """`encoder 6` of encoder.5.context.gate; `top` of the gate after the encoder."""
+    stack, layer, *_ = name.split(".")
+    return f"{stack} {int(layer) + 1}" if layer.isdecimal() else layer
+
 
 def _loss_tables(systems: Systems) -> Iterator[AnalysisTable]:
     """Losses of the current sentence and of context."""

@@ -8,8 +8,10 @@ import torch
 
 from focat.analysis import attention
 from focat.analysis.attention import AttentionTallies, corpus_attention, entropy, read_attention
+from focat.analysis.gates import recorded_gates
 from focat.analysis.results import ENTROPY_ORDERS, STACKS
 from focat.corpus.vocabulary import END, SEPARATOR
+from focat.model.context import Gate
 from focat.progress import NULL_PROGRESS
 from focat.windows.corpus_windows import cut_windows, gather_batch
 from tests.analysis.corpora import VARIANTS, split, system
@@ -157,3 +159,32 @@ def test_nothing_of_the_weights_is_kept():
     assert read_attention(tested.model, gather_batch(corpus, windows, np.arange(4), 20, 20), tested.windows).keys() == {
         *STACKS
     }
+
+
+@pytest.mark.parametrize("context", [{"hierarchical": True}, {"encoder": "separate", "at": "every-layer"}])
+def test_gates_equal_a_mean_over_current_tokens(context):
+    """A gate of constant weights keeps as much of every token; others are compared with windows one by one."""
+    windows = {"before": 2, "target_before": 0}
+    corpus, tested = split(4, 1, 3), system(windows=windows, context=context)
+    gates = {name: module for name, module in tested.model.named_modules() if isinstance(module, Gate)}
+    found = corpus_attention(tested, corpus, NULL_PROGRESS).results().gates
+    assert found.keys() == gates.keys()
+    cut = cut_windows(corpus, tested.windows)
+    sums = dict.fromkeys(gates, 0.0)
+    tokens = dict.fromkeys(gates, 0)
+    for i in range(len(cut)):
+        batch = gather_batch(corpus, cut, np.array([i]), int(cut.source.lengths[i]), int(cut.target.lengths[i]))
+        if batch.source.segments.max() == 0:
+            continue
+        with recorded_gates(tested.model) as tallies:
+            tested.model(batch.source, batch.target)
+            tallies.add(batch)
+        for name in gates:
+            sums[name] += tallies.sums[name]
+            tokens[name] += tallies.tokens[name]
+    assert found == pytest.approx({name: sums[name] / tokens[name] for name in gates})
+    for gate in gates.values():
+        torch.nn.init.zeros_(gate.proj.weight)
+        torch.nn.init.constant_(gate.proj.bias, math.log(3))
+    found = corpus_attention(tested, corpus, NULL_PROGRESS).results().gates
+    assert found == pytest.approx(dict.fromkeys(gates, 0.75), abs=1e-6)

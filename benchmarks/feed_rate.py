@@ -27,7 +27,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from focat.config.data import DataSettings, GeneratedCorpus, TokenizerSettings
+from focat.config.corpora import GeneratedCorpus
+from focat.config.data import DataSettings, TokenizerSettings
 from focat.config.schema import WindowSettings
 from focat.corpus.store import Sentences, Split, Store
 from focat.corpus.vocabulary import END, PAD, SEPARATOR

@@ -16,7 +16,7 @@ from pydantic import JsonValue
 
 from focat.choices import TestSplit
 from focat.config import Settings
-from focat.config.data import IdsCorpus, TextCorpus
+from focat.config.corpora import IdsCorpus, TextCorpus
 from focat.config.schema import WindowSettings
 from focat.corpus.document import Document
 from focat.corpus.readers import read_documents

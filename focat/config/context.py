@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import PositiveInt, model_validator
 
-from focat.config.data import SettingsSection
+from focat.config.sections import SettingsSection
 
 _PLACES = {
     "shared": ("encoder-top", "decoder"),

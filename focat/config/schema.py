@@ -10,7 +10,8 @@ from typing_extensions import TypedDict
 
 from focat.choices import Sinusoids, TargetContext
 from focat.config.context import ContextSettings
-from focat.config.data import DataSettings, FilePath, SettingsSection
+from focat.config.data import DataSettings
+from focat.config.sections import FilePath, SettingsSection
 from focat.errors import ParameterError
 
 MAX_WINDOW = 1000  # sentences in a window; no model can take as many

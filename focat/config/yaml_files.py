@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from focat.config.data import FileString
+from focat.config.sections import FileString
 from focat.errors import FocatError
 
 # Far above any settings file or plan; YAML beyond them would take minutes, or all of the memory.

@@ -12,7 +12,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from focat.config.data import AnyCorpus, CleaningSettings, Corpus, DataSettings, TokenizerSettings
+from focat.config.corpora import AnyCorpus, Corpus
+from focat.config.data import CleaningSettings, DataSettings, TokenizerSettings
 from focat.corpus.cleaning import Cleaner
 from focat.corpus.document import Document
 from focat.corpus.halving import halve_sentences

@@ -12,7 +12,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from focat.config.data import (
+from focat.config.corpora import (
     AnyCorpus,
     Corpus,
     FragmentsCorpus,

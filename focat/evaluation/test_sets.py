@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 from focat.choices import TargetContext, TestSplit
-from focat.config.data import IdsCorpus, TextCorpus
+from focat.config.corpora import IdsCorpus, TextCorpus
 from focat.corpus.document import Document
 from focat.corpus.readers import read_documents
 from focat.corpus.store import Split, Store

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from focat.api import load
-from focat.config.data import GeneratedCorpus
+from focat.config.corpora import GeneratedCorpus
 from focat.corpus.generated.ambiguity import possible_translations
 from focat.errors import FocatError
 from focat.evaluation.comparison import Comparison, compare

@@ -14,9 +14,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeInt, Pos
 
 from focat.choices import Correction, ScoringRule, TargetContext, TestSplit
 from focat.config import Settings
-from focat.config.data import AnyCorpus, FilePath, FileString, SettingsSection
+from focat.config.corpora import AnyCorpus
 from focat.config.loading import apply_overrides, merge_trees, packaged_file, read_tree, validate_tree
 from focat.config.schema import BudgetSettings
+from focat.config.sections import FilePath, FileString, SettingsSection
 from focat.corpus.text_files import DECOMPRESSORS
 from focat.errors import FocatError
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from focat.config import Settings, dump_settings, load_settings, override_decoding
-from focat.config.data import TextCorpus
+from focat.config.corpora import TextCorpus
 from focat.config.explain import RENAMED
 from focat.errors import FocatError
 from tests.config.test_schema import POSSIBLE

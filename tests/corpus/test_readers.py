@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from focat.config.data import AnyCorpus
+from focat.config.corpora import AnyCorpus
 from focat.corpus.document import Document
 from focat.corpus.readers import read_documents
 from focat.errors import FocatError

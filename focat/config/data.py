@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
-from focat.config.corpora import AnyCorpus
+from focat.config.corpora import AnyCorpus, LanguagesCorpus
 from focat.config.sections import FilePath, SettingsSection
 
 
@@ -91,3 +91,20 @@ class DataSettings(SettingsSection):
     """What is done to text before it becomes tokens."""
     tokenizer: TokenizerSettings = TokenizerSettings()
     """How text becomes tokens."""
+
+    @model_validator(mode="after")
+    def _corpora_have_these_languages(self) -> DataSettings:
+        """Corpora that do not name their languages have those of the data."""
+        for split in ("train", "dev", "test"):
+            corpora = tuple(self._with_languages(corpus) for corpus in getattr(self, split))
+            object.__setattr__(self, split, corpora)  # as pydantic's own frozen check would refuse it
+        return self
+
+    def _with_languages(self, corpus: AnyCorpus) -> AnyCorpus:
+        if not isinstance(corpus, LanguagesCorpus):
+            return corpus
+        languages = {
+            "source_language": corpus.source_language or self.source_language,
+            "target_language": corpus.target_language or self.target_language,
+        }
+        return corpus.model_copy(update=languages)

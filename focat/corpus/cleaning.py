@@ -5,6 +5,7 @@ Whole pairs are removed, so the two sides of a document stay aligned; removals a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from focat.config.data import CleaningSettings
@@ -23,10 +24,20 @@ class Cleaner:
 
     def __init__(self, settings: CleaningSettings) -> None:
         self.settings = settings
-        self.read = 0
-        """Pairs seen so far."""
-        self.removed = dict.fromkeys(REASONS, 0)
-        """Pairs removed so far, by reason."""
+        self.left_out = Counter[str]()
+        """Pairs that readers have left out so far, by their reasons (see `read_documents`)."""
+        self._seen = 0
+        self._removed = dict.fromkeys(REASONS, 0)
+
+    @property
+    def read(self) -> int:
+        """Pairs read so far, with those that readers have left out."""
+        return self._seen + sum(self.left_out.values())
+
+    @property
+    def removed(self) -> dict[str, int]:
+        """Pairs removed so far, by reason, with those that readers have left out."""
+        return {**self._removed, **self.left_out}
 
     @property
     def kept(self) -> int:
@@ -49,8 +60,8 @@ class Cleaner:
                 source.append(source_sentence)
                 target.append(target_sentence)
             else:
-                self.removed[fault] += 1
-        self.read += len(document.source)
+                self._removed[fault] += 1
+        self._seen += len(document.source)
         return Document(document.name, source, target) if source else None
 
     def fault(self, source: str, target: str) -> str | None:

@@ -7,17 +7,18 @@ next call keeps the stages whose key still holds and makes the rest, so an inter
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from focat.config.corpora import AnyCorpus, Corpus
+from focat.config.corpora import AnyCorpus
 from focat.config.data import CleaningSettings, DataSettings, TokenizerSettings
 from focat.corpus.cleaning import Cleaner
 from focat.corpus.document import Document
 from focat.corpus.halving import halve_sentences
-from focat.corpus.readers import read_documents
+from focat.corpus.readers import input_files, read_documents
 from focat.corpus.store import STORE_VERSION, Store, finish_stage, open_split_writer, stage_damage, stage_key
 from focat.corpus.tokenizer import Tokenizer, train_tokenizer
 from focat.errors import FocatError
@@ -154,7 +155,7 @@ def _tokenizer_stage(settings: DataSettings, key: str, progress: Progress) -> To
     if trained:
         with progress.bar("reading train", "pairs") as bar:
             cleaner = Cleaner(settings.cleaning)
-            for document in cleaner.clean_all(_documents(settings.train)):
+            for document in cleaner.clean_all(_documents(settings.train, cleaner.left_out)):
                 source.extend(document.source)
                 target.extend(document.target)
                 bar.advance(len(document.source))
@@ -187,7 +188,7 @@ def _split_stage(
             open_split_writer(unfinished, tokenizer) as writer,
             progress.bar(f"encoding {name}", "pairs") as bar,
         ):
-            documents = cleaner.clean_all(_documents(corpora))
+            documents = cleaner.clean_all(_documents(corpora, cleaner.left_out))
             if name == "train" and settings.split == "middle":
                 documents = map(halve_sentences, documents)
             for chunk in _chunks(documents):
@@ -232,16 +233,21 @@ def _tokenizer_files(settings: TokenizerSettings) -> list[Path]:
     return [model for model in (settings.source_model, settings.target_model) if model]
 
 
-def _inputs(corpora: Iterable[Corpus]) -> Inputs:
+def _inputs(corpora: Iterable[AnyCorpus]) -> Inputs:
     """Each corpus by its settings, with file names and digests in place of paths: moving files changes nothing."""
     described = []
     for corpus in corpora:
         fields = corpus.model_dump(exclude_none=True)
-        for name, value in fields.items():
-            if isinstance(value, Path):
-                fields[name] = {"file": value.name, "sha256": _digest(value)}
+        for name, files in input_files(corpus).items():
+            path: Path = fields[name]
+            digest = _digest(path) if files == [path] else _folder_digest(path, files)
+            fields[name] = {"file": path.name, "sha256": digest}
         described.append(fields)
     return described
+
+
+def _folder_digest(folder: Path, files: Iterable[Path]) -> str:
+    return digest_of([[str(file.relative_to(folder)), _digest(file)] for file in files])
 
 
 def _digest(path: Path) -> str:
@@ -254,8 +260,8 @@ def _digest(path: Path) -> str:
 # ------------------------------------------------------------------------------------------------ streams of documents
 
 
-def _documents(corpora: Iterable[AnyCorpus]) -> Iterator[Document]:
-    return chain.from_iterable(map(read_documents, corpora))
+def _documents(corpora: Iterable[AnyCorpus], left_out: Counter[str]) -> Iterator[Document]:
+    return chain.from_iterable(read_documents(corpus, left_out) for corpus in corpora)
 
 
 def _chunks(documents: Iterable[Document]) -> Iterator[list[Document]]:

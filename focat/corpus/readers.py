@@ -6,6 +6,7 @@ Everything streams: a document is in memory only while it is in use, however lar
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
@@ -15,16 +16,31 @@ from typing import Any
 from focat.config.corpora import (
     AnyCorpus,
     Corpus,
+    DatasetCorpus,
     FragmentsCorpus,
     GeneratedCorpus,
     IdsCorpus,
     JsonlCorpus,
+    LanguagesCorpus,
+    OpusCorpus,
+    OpusXmlCorpus,
+    ParadocsCorpus,
+    ParquetCorpus,
+    PoCorpus,
+    SubtitlesCorpus,
     TextCorpus,
+    TmxCorpus,
     TsvCorpus,
     Wit3Corpus,
 )
 from focat.corpus.document import SENTENCE_BREAK, Document
+from focat.corpus.opus import read_aligned, read_moses
+from focat.corpus.paradocs import read_paradocs
+from focat.corpus.po import po_files, read_po
+from focat.corpus.subtitle_pairs import read_subtitles, subtitle_files
+from focat.corpus.tables import read_table, table_files
 from focat.corpus.text_files import DEFAULT_LIMIT, LineLimit, Lines, is_blank, parallel_lines
+from focat.corpus.tmx import read_tmx
 from focat.corpus.wit3 import read_talks
 from focat.errors import FocatError
 
@@ -32,15 +48,22 @@ NamedPair = tuple[str, str, str]
 """The name of its document, a source sentence, its translation."""
 
 
-def read_documents(corpus: AnyCorpus) -> Iterator[Document]:
+def read_documents(corpus: AnyCorpus, left_out: Counter[str] | None = None) -> Iterator[Document]:
     """Yield the documents of a corpus in order, up to its `max_pairs` and `max_documents`.
+
+    Args:
+        corpus: which files, and how they are read.
+        left_out: counts pairs that a reader cannot give, by reason: `untranslated` (a side is missing), `fuzzy`,
+            `unaligned`, `filtered`.
 
     Raises:
         FocatError: a file is missing or malformed, or the corpus has no sentence pair.
     """
+    left_out = Counter() if left_out is None else left_out
+    before = left_out.copy()
     pairs_left = corpus.max_pairs
     count = 0
-    for count, document in enumerate(_read(corpus), start=1):
+    for count, document in enumerate(_read(corpus, left_out), start=1):
         if pairs_left is not None:
             if len(document.source) >= pairs_left:
                 yield Document(document.name, document.source[:pairs_left], document.target[:pairs_left])
@@ -50,10 +73,13 @@ def read_documents(corpus: AnyCorpus) -> Iterator[Document]:
         if count == corpus.max_documents:
             return
     if count == 0:
-        raise FocatError(f"{_files(corpus)}: not a single sentence pair; is this the right file?")
+        reasons = ", ".join(f"{number} {reason}" for reason, number in (left_out - before).items())
+        found = f" ({reasons})" if reasons else ""
+        raise FocatError(f"{_files(corpus)}: not a single sentence pair{found}; is this the right file?")
 
 
-def _read(corpus: AnyCorpus) -> Iterator[Document]:
+def _read(corpus: AnyCorpus, left_out: Counter[str]) -> Iterator[Document]:
+    limit = _line_limit(corpus)
     match corpus:
         case TextCorpus():
             return _grouped(_text_pairs(corpus))
@@ -64,13 +90,49 @@ def _read(corpus: AnyCorpus) -> Iterator[Document]:
         case JsonlCorpus():
             return _jsonl_documents(corpus)
         case Wit3Corpus():
-            return read_talks(corpus.source, corpus.target, _line_limit(corpus))
+            return read_talks(corpus.source, corpus.target, limit)
         case FragmentsCorpus():
             return _fragments(corpus)
+        case OpusCorpus():
+            return read_moses(corpus, limit)
+        case OpusXmlCorpus():
+            return read_aligned(corpus, _languages(corpus), limit, left_out)
+        case TmxCorpus():
+            return read_tmx(corpus, _languages(corpus), limit, left_out)
+        case PoCorpus():
+            return read_po(corpus, _languages(corpus)[1], limit, left_out)
+        case ParquetCorpus() | DatasetCorpus():
+            return read_table(corpus, _languages(corpus), left_out)
+        case ParadocsCorpus():
+            return read_paradocs(corpus, limit, left_out)
+        case SubtitlesCorpus():
+            return read_subtitles(corpus, limit, left_out)
         case GeneratedCorpus():
             from focat.corpus.generated import generate
 
             return generate(corpus.documents, corpus.seed)
+
+
+def input_files(corpus: AnyCorpus) -> dict[str, list[Path]]:
+    """Return the files that a corpus is read from, in order, by the setting that names them."""
+    match corpus:
+        case PoCorpus():
+            return {"path": po_files(corpus, _languages(corpus)[1])}
+        case ParquetCorpus() | DatasetCorpus():
+            return {"path": table_files(corpus)}
+        case SubtitlesCorpus():
+            return {side: [*subtitle_files(getattr(corpus, side)).values()] for side in ("source", "target")}
+    paths = {name: value for name, value in corpus if isinstance(value, Path)}
+    return {
+        name: sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+        for name, path in paths.items()
+    }
+
+
+def _languages(corpus: LanguagesCorpus) -> tuple[str, str]:
+    if corpus.source_language is None or corpus.target_language is None:
+        raise FocatError("set source_language and target_language of the corpus")
+    return corpus.source_language, corpus.target_language
 
 
 def _line_limit(corpus: Corpus) -> LineLimit:
@@ -80,10 +142,20 @@ def _line_limit(corpus: Corpus) -> LineLimit:
 
 def _files(corpus: AnyCorpus) -> str:
     match corpus:
-        case TsvCorpus() | JsonlCorpus():
-            return str(corpus.path)
         case GeneratedCorpus():
             return "the generated corpus"
+        case OpusXmlCorpus():
+            return str(corpus.alignment)
+        case (
+            TsvCorpus()
+            | JsonlCorpus()
+            | TmxCorpus()
+            | PoCorpus()
+            | ParquetCorpus()
+            | DatasetCorpus()
+            | ParadocsCorpus()
+        ):
+            return str(corpus.path)
         case _:
             return f"{corpus.source} and {corpus.target}"
 

@@ -66,7 +66,7 @@ def read_lines(path: Path, limit: LineLimit = DEFAULT_LIMIT) -> Iterator[str]:
 
 
 class Lines:
-    """The lines of a UTF-8 file. While they are iterated over, `number` is that of the line last given.
+    """The lines of a file. While they are iterated over, `number` is that of the line last given.
 
     A line ends at a line feed (with or without a carriage return before it) and nowhere else: the other
     characters that Unicode calls line breaks occur inside sentences, and would shift one side of a corpus.
@@ -74,8 +74,8 @@ class Lines:
 
     encoding_remedy = "save the file as UTF-8 (iconv -f ITS-ENCODING -t UTF-8)"
 
-    def __init__(self, path: Path, limit: LineLimit = DEFAULT_LIMIT) -> None:
-        self.path, self.limit = path, limit
+    def __init__(self, path: Path, limit: LineLimit = DEFAULT_LIMIT, encoding: str = "utf-8") -> None:
+        self.path, self.limit, self.encoding = path, limit, encoding
         self.number = 0
 
     def __iter__(self) -> Iterator[str]:
@@ -86,7 +86,7 @@ class Lines:
                     self.number += 1
                     if self.number == 1:
                         raw = raw.removeprefix(codecs.BOM_UTF8)
-                    yield raw.removesuffix(b"\n").removesuffix(b"\r").decode()
+                    yield raw.removesuffix(b"\n").removesuffix(b"\r").decode(self.encoding)
             except UnicodeDecodeError as error:
                 raise self._not_utf8(error) from error
             except DamagedFile as error:
@@ -108,9 +108,10 @@ class Lines:
         return FocatError(f"{self.path}, line {self.number}: {problem}")
 
     def _not_utf8(self, error: UnicodeDecodeError) -> FocatError:
-        column = len(error.object[: error.start].decode()) + 1
+        column = len(error.object[: error.start].decode(self.encoding)) + 1
         return self.error(
-            f"byte 0x{error.object[error.start]:02X} at column {column} is not UTF-8; {self.encoding_remedy}"
+            f"byte 0x{error.object[error.start]:02X} at column {column} is not {self.encoding.upper()}; "
+            f"{self.encoding_remedy}"
         )
 
 

@@ -20,7 +20,8 @@ from rich.console import Console
 from focat.analysis.inspection import WindowTokens, inspect_split, length_result
 from focat.analysis.results import SuspiciousPair
 from focat.cli import main
-from focat.config.data import CleaningSettings, DataSettings, TextCorpus, TokenizerSettings
+from focat.config.corpora import TextCorpus
+from focat.config.data import CleaningSettings, DataSettings, TokenizerSettings
 from focat.config.schema import WindowSettings
 from focat.corpus.prepare import prepare
 from focat.corpus.store import Store

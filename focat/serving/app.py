@@ -9,14 +9,17 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
+from focat.serving.deepl import DeepLApi
 from focat.serving.errors import ApiError
 from focat.serving.guard import Guard
+from focat.serving.libretranslate import LibreTranslateApi
 from focat.serving.native import NativeApi
+from focat.serving.reference import FOLDER, openapi, reference_page
 from focat.serving.service import Service
 
 PAGE = Path(__file__).parent / "page"
@@ -34,18 +37,38 @@ def build_app(service: Service) -> ASGIApp:
             raise ApiError.later(503, "the server is stopping", 5)
         return JSONResponse({"status": "ok"})
 
+    async def metrics(request: Request) -> Response:
+        return PlainTextResponse(service.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    async def specification(request: Request) -> Response:
+        return JSONResponse(openapi())
+
+    async def docs(request: Request) -> Response:
+        return HTMLResponse(reference_page())
+
+    async def style(request: Request) -> Response:
+        return FileResponse(FOLDER / "reference.css")
+
     routes = [
         Route("/health", health),
         Route("/ready", ready),
+        Route("/metrics", metrics),
+        Route("/openapi.json", specification),
+        Route("/spec", specification),
+        Route("/docs", docs),
+        Route("/docs/reference.css", style),
         *NativeApi(service).routes(),
-        Mount("/", StaticFiles(directory=PAGE, html=True, check_dir=False)),
+        *LibreTranslateApi(service).routes(),
+        *DeepLApi(service).routes(),
     ]
+    service.metrics.know({route.path for route in routes})
+    page = Mount("/", StaticFiles(directory=PAGE, html=True, check_dir=False))
     cors = Middleware(
         CORSMiddleware, allow_origins=list(options.cors), allow_methods=["*"], allow_headers=["*"], max_age=3600
     )
     handlers = {ApiError: _api_error, HTTPException: _http_error}
-    app = Starlette(routes=routes, middleware=[cors], exception_handlers=handlers)
-    return Guard(app, options, lambda method, path, status, seconds: None)
+    app = Starlette(routes=[*routes, page], middleware=[cors], exception_handlers=handlers)
+    return Guard(app, options, service.metrics.observe)
 
 
 async def _api_error(request: Request, error: Exception) -> Response:

@@ -50,6 +50,12 @@ class FileText:
     breaks: list[int]
     """Sentences that begin another document."""
 
+    @property
+    def documents(self) -> list[list[Sentence]]:
+        """The sentences of each document."""
+        ends = [*self.breaks, len(self.sentences)]
+        return [self.sentences[start:end] for start, end in zip([0, *self.breaks], ends, strict=True)]
+
 
 def text_of(segments: Sequence[FileSegment]) -> FileText:
     """All sentences of a file, and where its documents begin."""

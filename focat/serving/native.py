@@ -123,6 +123,7 @@ class NativeApi:
             Route("/v1/models", self.models),
             Route("/v1/documents", self.documents, methods=["POST"]),
             Route("/v1/documents/{id}", self.cancel, methods=["DELETE"]),
+            Route("/v1/memory", self.forget, methods=["DELETE"]),
             Route("/v1/explain", self.explain, methods=["POST"]),
             Route("/v1/files", self.files, methods=["POST"]),
             Route("/v1/export", self.export, methods=["POST"]),
@@ -183,6 +184,13 @@ class NativeApi:
     async def cancel(self, request: Request) -> Response:
         """Cancel a document that is being translated."""
         self._service.cancel(self._client(request), request.path_params["id"])
+        return Response(status_code=204)
+
+    async def forget(self, request: Request) -> Response:
+        """Forget the last sentences of a client, or of one of its sessions."""
+        key, session = request.query_params.get("api_key"), request.query_params.get("session")
+        client = identify(request, self._service.options.keys, key, session, status=401)
+        self._service.memory.forget(client)
         return Response(status_code=204)
 
     async def explain(self, request: Request) -> Response:

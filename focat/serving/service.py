@@ -12,8 +12,11 @@ from typing import TypeVar
 
 from focat.api import Model
 from focat.errors import FocatError, ParameterError
+from focat.serving.detection import Detected, detect
 from focat.serving.errors import ApiError
 from focat.serving.languages import same_language
+from focat.serving.memory import Memory
+from focat.serving.metrics import Metrics
 from focat.serving.options import ServeOptions
 from focat.serving.ticket import DocumentSentence, Ticket
 from focat.serving.worker import Worker
@@ -75,6 +78,10 @@ class Service:
         self.waiting = 0
         """Sentences that are not answered yet."""
         self._waiting_of: Counter[str] = Counter()  # the same for each client
+        self.metrics = Metrics()
+        self.metrics.watch("focat_waiting_sentences", "Sentences that are not answered yet", lambda: self.waiting)
+        self.metrics.watch("focat_remembered_clients", "Clients whose sentences are kept", lambda: len(self.memory))
+        self.memory = Memory(options.remember)
         self._tickets: dict[tuple[str, str], Ticket] = {}  # by client and id
 
     def run_for(self, source: str | None, target: str | None) -> ServedRun:
@@ -96,6 +103,21 @@ class Service:
                 raise ApiError(400, f"{code} is not supported; choose from {', '.join(sorted(served))}", name)
         pairs = ", ".join(f"{run.source} to {run.target}" for run in self.runs)
         raise ApiError(400, f"{source} to {target} is not supported; there are: {pairs}", "target")
+
+    def run_for_text(self, text: str, target: str) -> tuple[ServedRun, Detected]:
+        """The run into a language for a text whose language is to be found out, and what was found."""
+        first = self.run_for(None, target)
+        detected = detect(text, self.languages)
+        for found in detected:
+            for run in self.runs:
+                if same_language(run.target, first.target) and same_language(run.source, found.language):
+                    return run, detected[0]
+        return first, detected[0]
+
+    @property
+    def languages(self) -> list[str]:
+        """Codes of all languages, sources and targets."""
+        return list(dict.fromkeys(code for run in self.runs for code in (run.source, run.target)))
 
     @asynccontextmanager
     async def ticket(
@@ -128,6 +150,7 @@ class Service:
         try:
             run.worker.submit(ticket)
             yield ticket
+            self.metrics.sentences.inc(ticket.wanted)
         except FocatError as error:
             raise _server_error(error) from error
         finally:

@@ -1,0 +1,169 @@
+"""The APIs of LibreTranslate, DeepL and DeepLX, as their own clients and curl use them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any
+
+import deepl
+import pytest
+import requests
+from libretranslatepy import LibreTranslateAPI
+
+from focat.api import Model
+from focat.corpus.generated import generate
+from tests.serving.running import RunningServer
+
+DOCUMENT = list(next(iter(generate(1, 9))).source)[:4]
+
+
+@pytest.fixture
+def deepl_client(server: RunningServer) -> deepl.DeepLClient:
+    return deepl.DeepLClient("any", server_url=server.url)
+
+
+def curl(server: RunningServer, path: str, *arguments: str) -> Any:
+    done = subprocess.run(["curl", "-sS", server.url + path, *arguments], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def session(name: str) -> dict[str, str]:
+    """A field that keeps a test apart from what others have sent."""
+    return {"session": name}
+
+
+def test_libretranslate_client(server: RunningServer, model: Model) -> None:
+    client = LibreTranslateAPI(server.url, api_key="libretranslatepy")
+    assert client.languages() == [
+        {"code": "en", "name": "English", "targets": ["de"]},
+        {"code": "de", "name": "German", "targets": []},
+    ]
+    (first, *_) = client.detect("Where is the cat?")
+    assert first["language"] == "en"
+    assert first["confidence"] > 50
+    whole = model.translate(DOCUMENT)
+    assert client.translate(DOCUMENT[0], "en", "de") == whole[0]
+
+
+def test_a_list_is_a_document(server: RunningServer, deepl_client: deepl.DeepLClient, model: Model) -> None:
+    whole, apart = model.translate(DOCUMENT), [model.translate([sentence])[0] for sentence in DOCUMENT]
+    assert whole != apart
+    body = {"q": DOCUMENT, "source": "en", "target": "de"}
+    assert server.post("/translate", body).json() == {"translatedText": whole}
+    found = deepl_client.translate_text(DOCUMENT, source_lang="EN", target_lang="DE")
+    assert [each.text for each in found] == whole
+    assert {each.detected_source_lang for each in found} == {"EN"}
+
+
+def test_context_of_a_single_text(server: RunningServer, model: Model) -> None:
+    """Two sentences before it fill its window; DeepL's `context` and that of /translate mean the same."""
+    expected = model.translate(DOCUMENT[:3])[2]
+    before = " ".join(DOCUMENT[:2])
+    deepl_client = deepl.DeepLClient("has sent nothing", server_url=server.url)
+    found = deepl_client.translate_text(DOCUMENT[2], source_lang="EN", target_lang="DE", context=before)
+    assert found.text == expected != model.translate(DOCUMENT[2:3])[0]
+    body = {"q": DOCUMENT[2], "source": "en", "target": "de", "context": before, **session("context")}
+    assert server.post("/translate", body).json() == {"translatedText": expected}
+    lx = {"text": DOCUMENT[2], "source_lang": "EN", "target_lang": "DE", "context": before, **session("lx")}
+    assert server.post("/translate", lx).json()["data"] == expected
+
+
+def test_sentences_one_by_one(server: RunningServer) -> None:
+    """What a client has sent is context of what it sends next, until it is forgotten; not of what others send."""
+
+    def translated(text: str, name: str) -> str:
+        body = {"q": text, "source": "en", "target": "de", **session(name)}
+        return server.post("/translate", body).json()["translatedText"]
+
+    answers: list[str] = []
+    for i, sentence in enumerate(DOCUMENT):
+        context = [{"source": s, "translation": t} for s, t in zip(DOCUMENT[:i], answers, strict=True)]
+        (expected,) = server.translated(sentences=[sentence], context=context)
+        answers.append(translated(sentence, "one"))
+        assert answers[-1] == expected
+    (alone,) = server.translated(sentences=DOCUMENT[-1:])
+    assert translated(DOCUMENT[-1], "two") == alone != answers[-1]
+    assert server.request("DELETE", "/v1/memory?session=one").status_code == 204
+    assert translated(DOCUMENT[-1], "one") == alone
+
+
+def test_deepl_answers(server: RunningServer, deepl_client: deepl.DeepLClient) -> None:
+    assert [(each.code, each.name) for each in deepl_client.get_source_languages()] == [("EN", "English")]
+    (target,) = deepl_client.get_target_languages()
+    assert (target.code, target.name, target.supports_formality) == ("DE", "German", False)
+    before = deepl_client.get_usage().character
+    deepl_client.translate_text("Tom sleeps.", target_lang="DE")
+    after = deepl_client.get_usage().character
+    assert after.count == before.count + len("Tom sleeps.")
+    with pytest.raises(deepl.DeepLException, match="FR is not supported"):
+        deepl_client.translate_text("Tom sleeps.", target_lang="FR")
+    with pytest.raises(deepl.DeepLException, match="formality"):
+        deepl_client.translate_text("Tom sleeps.", target_lang="DE", formality="more")
+    form = server.request(
+        "POST", "/v2/translate", data={"text": DOCUMENT[:2], "target_lang": "de", "source_lang": "en"}
+    )
+    assert [set(each) for each in form.json()["translations"]] == [{"detected_source_language", "text"}] * 2
+
+
+def test_curl(server: RunningServer) -> None:
+    form = curl(
+        server, "/translate", "-d", "q=Tom sleeps.", "-d", "source=auto", "-d", "target=de", "-d", "alternatives=2"
+    )
+    assert set(form) == {"translatedText", "alternatives", "detectedLanguage"}
+    assert len(form["alternatives"]) == 2
+    assert form["detectedLanguage"]["language"] == "en"
+    multipart = curl(server, "/translate", "-F", "q=Tom sleeps.", "-F", "source=EN-US", "-F", "target=de_AT")
+    assert set(multipart) == {"translatedText"}
+    lx = curl(server, "/translate", "--json", '{"text": "Tom sleeps.", "target_lang": "DE"}')
+    assert set(lx) == {"code", "id", "method", "data", "alternatives", "source_lang", "target_lang"}
+    assert (lx["code"], lx["source_lang"], lx["target_lang"]) == (200, "EN", "DE")
+    settings = curl(server, "/frontend/settings")
+    assert settings["language"]["source"] == {"code": "en", "name": "English"}
+    assert ".srt" in settings["supportedFilesFormat"]
+
+
+def test_texts_of_several_sentences_keep_their_form(server: RunningServer, model: Model) -> None:
+    whole = model.translate(["Tom sleeps.", "He is old.", "Where is the cat?"])
+    text = "  Tom sleeps. He is old.\r\n\r\n- Where is the cat?\n"
+    body = {"q": text, "source": "en", "target": "de", **session("form")}
+    expected = f"  {whole[0]} {whole[1]}\r\n\r\n- {whole[2]}\n"
+    assert server.post("/translate", body).json()["translatedText"] == expected
+
+
+def test_a_file(server: RunningServer, model: Model) -> None:
+    content = "Tom sleeps.\nHe is old.\n\nWhere is the cat?\n"
+    first, second = model.translate([["Tom sleeps.", "He is old."], ["Where is the cat?"]])
+    data = {"source": "en", "target": "de"}
+    answer = server.request("POST", "/translate_file", data=data, files={"file": ("talk.txt", content)}).json()
+    fetched = requests.get(answer["translatedFileUrl"], timeout=60)
+    assert fetched.text == "\n".join([*first, "", *second, ""])
+    assert fetched.headers["content-disposition"] == 'attachment; filename="talk.de.txt"'
+    assert requests.get(answer["translatedFileUrl"], timeout=60).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"source": "en", "target": "de"}, "q: "),
+        ({"q": "Tom.", "target": "de"}, "source: "),
+        ({"q": "Tom.", "source": "en"}, "target: "),
+        ({"q": "Tom.", "source": "en", "target": "xx"}, "xx is not supported"),
+        ({"q": "Tom.", "source": "de", "target": "en"}, "de is not supported"),
+        ({"q": "Tom.", "source": "en", "target": "de", "format": "pdf"}, "pdf format is not supported"),
+        ({"q": {"a": 1}, "source": "en", "target": "de"}, "q"),
+        (["Tom."], "the body should be"),
+    ],
+)
+def test_errors_of_libretranslate(server: RunningServer, body: Any, message: str) -> None:
+    response = server.post("/translate", body)
+    assert response.status_code == 400
+    assert response.json()["error"].startswith(message)
+
+
+def test_errors_of_deepl_and_deeplx(server: RunningServer) -> None:
+    response = server.post("/v2/translate", {"text": ["Tom."]})
+    assert response.status_code == 400
+    assert response.json()["message"].startswith("target_lang")
+    response = server.post("/translate", {"text": "Tom.", "target_lang": "xx"})
+    assert (response.status_code, response.json()["code"]) == (400, 400)

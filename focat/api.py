@@ -232,5 +232,5 @@ class Model:
         return f"score|window:{windows}|precision:{precision}|weights:{weights}|version:{__version__}"
 
     def _digests(self) -> list[str]:
-        digests = zip(self.runs, self.system.weights_digests, strict=True)
-        return [digest_of([weights, run.settings.model.model_dump()]) for run, weights in digests]
+        digests = zip(self.models, self.system.weights_digests, strict=True)
+        return [digest_of([weights, model.settings.model_dump()]) for model, weights in digests]

@@ -258,7 +258,7 @@ class TrainedSystem:
         self.weights = [run.weights_folder() for run in runs]
         self.device = device_named(device) if isinstance(device, str) else device
         self.models = [run.load_model(folder, self.device) for run, folder in zip(runs, self.weights, strict=True)]
-        self._max_tokens = min(run.settings.windows.max_tokens for run in runs)
+        self._max_tokens = min(model.windows.max_tokens for model in self.models)
 
     @property
     def model(self) -> Transformer:

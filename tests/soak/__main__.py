@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.soak.campaign import Report, run_campaign
+from tests.soak.campaign import Report, read_report, run_campaign
 from tests.soak.fuzz_kinds import KINDS
 from tests.soak.fuzzing import run_batch
 from tests.soak.kill_kinds import KILLED
@@ -23,6 +23,8 @@ from tests.soak.seeds import Seeds
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code: 1 if there are findings."""
     options = _parser().parse_args(arguments)
+    if options.sum:
+        return conclude(read_report(options.sum), "python -m tests.soak --seed SEED --out FOLDER")
     out = Path(options.out or tempfile.mkdtemp(prefix="focat-soak-")).resolve()
     import_all()
     seeds = Seeds(out / "seeds", options.data)
@@ -46,6 +48,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, help="where findings are kept; a new folder if not given")
     parser.add_argument("--data", type=Path, help="a folder of real corpora and suites to start from, too")
     parser.add_argument("--kinds", help=f"only these, between commas, of {', '.join([*KILLED, *KINDS])}")
+    parser.add_argument(
+        "--sum", type=Path, nargs="+", metavar="OUT", help="only print the table of these runs together"
+    )
     parser.add_argument("--case", metavar="KIND:NUMBER", help="run one case again")
     return parser
 

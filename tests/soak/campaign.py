@@ -19,7 +19,6 @@ from tests.soak.processes import Child, fork
 from tests.soak.seeds import Seeds
 
 _KILLING_SHARE = 0.4  # of the time of each worker
-_BATCH = 20  # fuzzed inputs in one child
 Turns = dict[str, Iterator[list[int]]]
 """A kind, and the numbers of its cases."""
 
@@ -50,13 +49,18 @@ class Report:
     totals: dict[str, Totals] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
-    def table(self, markdown: bool = False) -> str:
-        """A line for each kind, and the sums."""
-        names = ("kind", *(each.name for each in fields(Totals)))
+    @property
+    def total(self) -> Totals:
+        """The sums over all kinds."""
         total = Totals()
         for each in self.totals.values():
             total.add(each)
-        rows = [*sorted(self.totals.items()), ("all", total)]
+        return total
+
+    def table(self, markdown: bool = False) -> str:
+        """A line for each kind, and the sums."""
+        names = ("kind", *(each.name for each in fields(Totals)))
+        rows = [*sorted(self.totals.items()), ("all", self.total)]
         cells = [names, *((kind, *(f"{n:,}" for n in asdict(t).values())) for kind, t in rows)]
         if markdown:
             lines = [f"| {' | '.join(row)} |" for row in cells]
@@ -69,6 +73,18 @@ class Report:
         for finding in self.findings:
             found.setdefault((finding.kind, finding.problem), []).append(finding)
         return found
+
+
+def read_report(folders: Sequence[Path]) -> Report:
+    """What was done and found in all campaigns that had these folders, also if they were interrupted."""
+    report = Report()
+    for path in (path for folder in folders for path in sorted((folder / "work").glob("*.jsonl"))):
+        for line in path.read_text().splitlines():
+            if line.endswith("}"):  # or it is still being written
+                record = json.loads(line)
+                report.totals.setdefault(record["kind"], Totals()).add(Totals(**record["totals"]))
+                report.findings += [Finding(**finding) for finding in record["findings"]]
+    return report
 
 
 def run_campaign(
@@ -94,6 +110,8 @@ def run_campaign(
         kills: of each command that is killed.
     """
     (out / "work").mkdir(parents=True, exist_ok=True)
+    for older in (out / "work").glob("*.jsonl"):
+        older.unlink()
     deadline = float("inf") if seconds is None else time.monotonic() + seconds
     logs = [out / "work" / f"{worker}.jsonl" for worker in range(workers)]
     children = []
@@ -108,12 +126,8 @@ def run_campaign(
     finally:
         for child in children:
             child.end()
-    report = Report()
-    for child, log in zip(children, logs, strict=True):
-        for line in log.read_text().splitlines():
-            record = json.loads(line)
-            report.totals.setdefault(record["kind"], Totals()).add(Totals(**record["totals"]))
-            report.findings += [Finding(**finding) for finding in record["findings"]]
+    report = read_report([out])
+    for child in children:
         if child.code != 0:
             report.findings.append(Finding("worker", 0, f"exit code {child.code}: {child.output[-500:]}"))
     return report
@@ -133,19 +147,24 @@ class Worker:
     kills: int
 
     def work(self, killing: Turns, fuzzing: Turns) -> int:
-        """Spend a fixed share of the time on kills, and the same time on each kind of either."""
+        """Spend a fixed share of the time on kills, with the same time for each kind; fuzz the kinds in rounds."""
         spent = dict.fromkeys((*killing, *fuzzing), 0.0)
+        rounds = dict.fromkeys(fuzzing, 0)
         while spent and time.monotonic() < self.deadline:
             killed = sum(seconds for kind, seconds in spent.items() if kind in killing)
             behind = killed <= _KILLING_SHARE * sum(spent.values())
             kinds = [kind for kind in spent if (kind in killing) == behind] or list(spent)
-            kind = min(kinds, key=spent.__getitem__)
+            kind = min(kinds, key=lambda kind: spent[kind] if kind in killing else rounds[kind])
             numbers = next((killing.get(kind) or fuzzing[kind]), None)
             if numbers is None:
                 del spent[kind]
                 continue
             began = time.monotonic()
-            self._kill(kind, numbers) if kind in killing else self._fuzz(kind, numbers)
+            if kind in killing:
+                self._kill(kind, numbers)
+            else:
+                self._fuzz(kind, numbers)
+                rounds[kind] += 1
             spent[kind] += time.monotonic() - began
         shutil.rmtree(self.folder, ignore_errors=True)
         return 0
@@ -178,9 +197,7 @@ def _turns(
 def _numbers(size: int, worker: int, workers: int, cases: int | None) -> Iterator[list[int]]:
     for turn in count() if cases is None else range(1):
         take = size if cases is None else min(size, cases)
-        numbers = [worker + workers * (turn * size + i) for i in range(take)]
-        for start in range(0, len(numbers), _BATCH):
-            yield numbers[start : start + _BATCH]
+        yield [worker + workers * (turn * size + i) for i in range(take)]
 
 
 def _wait(children: Sequence[Child], out: Path) -> None:
@@ -190,9 +207,5 @@ def _wait(children: Sequence[Child], out: Path) -> None:
         time.sleep(0.05)
         if time.monotonic() - said > 30:
             said = time.monotonic()
-            done = Totals()
-            for path in (out / "work").glob("*.jsonl"):
-                for line in path.read_text().splitlines():
-                    if line.endswith("}"):
-                        done.add(Totals(**json.loads(line)["totals"]))
+            done = read_report([out]).total
             print(f"{done.kills:,} kills, {done.inputs:,} inputs, {done.findings:,} findings", flush=True)

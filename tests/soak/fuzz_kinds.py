@@ -270,80 +270,75 @@ def reproduced(draw: Random, seeds: Seeds, folder: Path) -> FuzzCase:
 # ---------------------------------------------------------------------------------------------------------- results
 
 
-def results(draw: Random, seeds: Seeds, folder: Path) -> FuzzCase:
-    """What `compare`, `evaluate`, `score` and `report` read."""
-    name = draw.choice(
-        ("a.jsonl", "a.jsonl", "evaluate.json", "evaluate.json", "numbers.txt", "hypothesis.txt", "contrast.json")
-    )
-    data = (seeds.results / name).read_bytes()
+def _changed_result(draw: Random, seeds: Seeds, folder: Path, name: str) -> None:
     mutates: dict[str, Mutate] = {".json": mutate_json, ".jsonl": mutate_json_lines}
-    (folder / name).write_bytes(mutates.get(Path(name).suffix, mutate_text)(draw, data))
+    mutate = mutates.get(Path(name).suffix, mutate_text)
+    (folder / name).write_bytes(mutate(draw, (seeds.results / name).read_bytes()))
+
+
+def results(draw: Random, seeds: Seeds, folder: Path) -> FuzzCase:
+    """What `compare`, `evaluate` and `score` read."""
+    name = draw.choice(("a.jsonl", "a.jsonl", "evaluate.json", "evaluate.json", "numbers.txt", "hypothesis.txt"))
+    _changed_result(draw, seeds, folder, name)
     trials = ["--trials", "20", "--resamples", "20", "--json", "c.json", "--quiet"]
-    if name == "contrast.json" or (name.endswith("json") and draw.random() < 0.15):
-        arguments = [
-            "report",
-            f"x={seeds.run}",
-            "--results",
-            f"x={name}",
-            "-o",
-            "page.html",
-            "--examples",
-            "0",
-            "--quiet",
-        ]
-        return FuzzCase(arguments, ("page.html",))
     if name == "hypothesis.txt":
-        reference = seeds.corpora / "ids.de"
+        reference = str(seeds.corpora / "ids.de")
         match draw.randrange(3):
             case 0:
-                return FuzzCase(
-                    ["compare", name, f"o={seeds.results / name}", "--reference", str(reference), *trials], ("c.json",)
-                )
+                others = [f"o={seeds.results / name}", "--reference", reference]
+                return FuzzCase(["compare", name, *others, *trials], ("c.json",))
             case 1:
-                return FuzzCase(
-                    ["evaluate", "--hypothesis", name, "--reference", str(reference), "--json", "c.json", "--quiet"],
-                    ("c.json",),
-                )
+                files = ["--hypothesis", name, "--reference", reference, "--json", "c.json"]
+                return FuzzCase(["evaluate", *files, "--quiet"], ("c.json",))
             case _:
-                return FuzzCase(
-                    ["score", str(seeds.run), str(seeds.corpora / "ids.en"), name, "-o", "s.tsv", "--quiet"], ("s.tsv",)
-                )
+                files = [str(seeds.run), str(seeds.corpora / "ids.en"), name, "-o", "s.tsv"]
+                return FuzzCase(["score", *files, "--quiet"], ("s.tsv",))
     other = "b.jsonl" if name == "a.jsonl" else name
     by = draw.choice(([], [], ["--by", "distance"], ["--by", "phenomenon"])) if name == "a.jsonl" else []
     return FuzzCase(["compare", name, f"other={seeds.results / other}", *by, *trials], ("c.json",))
 
 
+def report_results(draw: Random, seeds: Seeds, folder: Path) -> FuzzCase:
+    """Results that a page is to show."""
+    name = draw.choice(("contrast.json", "contrast.json", "evaluate.json"))
+    _changed_result(draw, seeds, folder, name)
+    arguments = ["report", f"x={seeds.run}", "--results", f"x={name}", "-o", "page.html", "--examples", "0", "--quiet"]
+    return FuzzCase(arguments, ("page.html",))
+
+
 def report_window(draw: Random, seeds: Seeds, folder: Path) -> FuzzCase:
-    (folder / "w.txt").write_bytes(mutate_text(draw, (seeds.results / "window.txt").read_bytes()))
+    data = mutate_text(draw, (seeds.results / "window.txt").read_bytes())
+    (folder / "w.txt").write_bytes(b"".join(data[:1500].splitlines(keepends=True)[:40]))
     arguments = ["report", str(seeds.run), "--window", "w.txt", "-o", "page.html", "--examples", "0", "--quiet"]
     return FuzzCase(arguments, ("page.html",))
 
 
-KINDS: dict[str, tuple[Build, int]] = {  # with how many inputs of it in a round
-    "config": (config, 40),
-    "overrides": (overrides, 30),
-    "plan": (plan, 20),
-    "corpus-text": (corpus("text", {"source": "text*.en", "target": "text*.de"}), 10),
-    "corpus-ids": (corpus("ids", {"source": "ids.en", "target": "ids.de", "documents": "ids.documents"}), 10),
-    "corpus-tsv": (corpus("tsv", {"path": "*.tsv"}), 10),
-    "corpus-jsonl": (corpus("jsonl", {"path": "*.jsonl"}, mutate_json_lines), 10),
-    "corpus-wit3": (corpus("wit3", {"source": "[tx][am][gl]*.en", "target": "[tx][am][gl]*.de"}), 10),
-    "corpus-fragments": (corpus("fragments", {"source": "fragments.en", "target": "fragments.de"}), 10),
-    "tokenizer-model": (tokenizer_model, 5),
-    "suite-voita": (suite("suites/[delr]*.json", mutate_json), 10),
-    "suite-own": (suite("suites/own.jsonl", mutate_json_lines), 10),
-    "suite-contrapro": (contrapro, 10),
-    "suite-context-folder": (context_folder, 5),
-    "store": (store, 15),
-    "run": (run, 20),
+KINDS: dict[str, tuple[Build, int]] = {  # with how many inputs of it in a round, which one child runs
+    "config": (config, 50),
+    "overrides": (overrides, 40),
+    "plan": (plan, 40),
+    "corpus-text": (corpus("text", {"source": "text*.en", "target": "text*.de"}), 40),
+    "corpus-ids": (corpus("ids", {"source": "ids.en", "target": "ids.de", "documents": "ids.documents"}), 40),
+    "corpus-tsv": (corpus("tsv", {"path": "*.tsv"}), 40),
+    "corpus-jsonl": (corpus("jsonl", {"path": "*.jsonl"}, mutate_json_lines), 40),
+    "corpus-wit3": (corpus("wit3", {"source": "[tx][am][gl]*.en", "target": "[tx][am][gl]*.de"}), 40),
+    "corpus-fragments": (corpus("fragments", {"source": "fragments.en", "target": "fragments.de"}), 40),
+    "tokenizer-model": (tokenizer_model, 20),
+    "suite-voita": (suite("suites/[delr]*.json", mutate_json), 30),
+    "suite-own": (suite("suites/own.jsonl", mutate_json_lines), 30),
+    "suite-contrapro": (contrapro, 30),
+    "suite-context-folder": (context_folder, 20),
+    "store": (store, 40),
+    "run": (run, 40),
     "report": (report, 2),
-    "report-window": (report_window, 1),
-    "reproduced": (reproduced, 5),
-    "translate-text": (translate("*.txt", same_lines, mutate_text), 15),
-    "translate-running-text": (translate("running.text", None, mutate_text, "--split"), 5),
-    "translate-jsonl": (translate("talk.jsonl", same_records, mutate_json_lines), 15),
-    "translate-srt": (translate("film.srt", same_timings, mutate_text), 20),
-    "translate-vtt": (translate("film.vtt", same_timings, mutate_text), 20),
-    "journal": (journal, 5),
-    "results": (results, 15),
+    "report-results": (report_results, 2),
+    "report-window": (report_window, 2),
+    "reproduced": (reproduced, 15),
+    "translate-text": (translate("*.txt", same_lines, mutate_text), 30),
+    "translate-running-text": (translate("running.text", None, mutate_text, "--split"), 15),
+    "translate-jsonl": (translate("talk.jsonl", same_records, mutate_json_lines), 40),
+    "translate-srt": (translate("film.srt", same_timings, mutate_text), 50),
+    "translate-vtt": (translate("film.vtt", same_timings, mutate_text), 50),
+    "journal": (journal, 15),
+    "results": (results, 40),
 }

@@ -19,8 +19,8 @@ def translate(pattern: str, check: Callable[[bytes, bytes], list[str]] | None, m
 
     def build(draw: Random, seeds: Seeds, folder: Path) -> FuzzCase:
         path = draw.choice(seeds.files(f"inputs/{pattern}"))
-        lines = mutate(draw, path.read_bytes())[: 4000 if draw.random() < 0.98 else 20_000].splitlines(keepends=True)
-        plain = b"".join(lines[:100])  # the sentences of a document are translated one by one
+        longest = 1500 if draw.random() < 0.98 else 20_000  # the sentences of a document are translated one by one
+        plain = b"".join(mutate(draw, path.read_bytes())[:longest].splitlines(keepends=True)[:100])
         name, data = compressed(draw, path.name, plain)
         (folder / name).write_bytes(data)
         intact = data == compress(name.removeprefix(path.name), plain)

@@ -35,6 +35,10 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
 _FRAME = re.compile(r'File "[^"]*?((?:focat|tests)/[^"]*)", line (\d+), in (\S+)')
 
 
+FileStates = dict[str, tuple[int, int]]
+"""Size and date of files."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """Something that is wrong."""
@@ -52,7 +56,9 @@ def random_of(seed: int, kind: str, number: int) -> Random:
     return Random(f"{seed}/{kind}/{number}")
 
 
-def run_case(seed: int, kind: str, number: int, seeds: Seeds, folder: Path, output: Path) -> tuple[int, list[str]]:
+def run_case(
+    seed: int, kind: str, number: int, seeds: Seeds, folder: Path, output: Path, seeds_before: FileStates
+) -> tuple[int, list[str]]:
     """Run a case in this process, whose output goes to a file; returns its exit code and what is wrong."""
     home = folder / "case"  # one level down, for paths that begin with ".."
     shutil.rmtree(folder, ignore_errors=True)
@@ -60,14 +66,14 @@ def run_case(seed: int, kind: str, number: int, seeds: Seeds, folder: Path, outp
     case = KINDS[kind][0](random_of(seed, kind, number), seeds, home)
     command = folder / "command.txt"
     command.write_text(json.dumps(["focat", *case.arguments], ensure_ascii=False) + "\n", errors="surrogatepass")
-    before, seeds_before = _contents(home), _states(seeds.folder)
+    before = _contents(home)
     os.chdir(home)
     os.truncate(output, 0)
     code = run_main(case.arguments)
     os.chdir("/")
     text = output.read_text(encoding="utf-8", errors="replace")
     problems = [*_problems_of_output(code, text), *_problems_of_files(case, code, before, _contents(home))]
-    if _states(seeds.folder) != seeds_before:
+    if states_of(seeds.folder) != seeds_before:
         problems.append("a file outside the folder of the case is changed")
     if case.check is not None and code in (0, 2):
         problems += case.check(code)
@@ -134,13 +140,16 @@ def _contents(folder: Path) -> dict[str, str]:
     }
 
 
-def _states(folder: Path) -> dict[str, tuple[int, int]]:
+def states_of(folder: Path | str) -> FileStates:
     """Size and date of each file, which is quicker than to read them."""
     states = {}
-    for path, _, names in os.walk(folder):
-        for name in names:
-            state = Path(path, name).stat()
-            states[f"{path}/{name}"] = (state.st_size, state.st_mtime_ns)
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                states |= states_of(entry.path)
+            else:
+                state = entry.stat()
+                states[entry.path] = (state.st_size, state.st_mtime_ns)
     return states
 
 
@@ -184,8 +193,9 @@ def _run_in_child(seed: int, kind: str, numbers: Sequence[int], seeds: Seeds, wo
     def run() -> int:
         os.close(reading)
         limit_memory(MEMORY)
+        before = states_of(seeds.folder)
         for number in numbers:
-            answer = run_case(seed, kind, number, seeds, folder, output)
+            answer = run_case(seed, kind, number, seeds, folder, output, before)
             os.write(writing, json.dumps(answer).encode().ljust(_ANSWER))
             if answer[1]:
                 break

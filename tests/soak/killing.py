@@ -23,6 +23,7 @@ from tests.soak.seeds import Seeds
 
 KILLS = 8  # of a case
 _LONGEST = 300.0  # seconds that a command may take, on however busy a machine
+_GRACE = 2.0  # seconds that the others have when one of several processes has failed
 _PLANTED = {  # files of the user, beside what the command writes, with names much like its own
     "notes.txt": "mine",
     "out.journal.bak": "mine",
@@ -153,7 +154,15 @@ class _Session:
         return self._running
 
     def _wait(self, children: Sequence[Child]) -> list[int | None]:
-        codes = [child.wait(_LONGEST) for child in children]
+        """The exit codes; None for a process that has not ended. When one fails, the others are ended, as by torchrun:
+        they may wait for it for minutes."""
+        _wait_for(children, _LONGEST, until_one_fails=True)
+        if any(child.code for child in children):
+            for signal_sent in (0, signal.SIGTERM, signal.SIGKILL):
+                for child in children:
+                    child.send(signal_sent)
+                _wait_for(children, _GRACE)
+        codes = [child.code for child in children]
         for child in children:
             child.end()
         return codes
@@ -200,6 +209,14 @@ class _Session:
         details = {name: [expected.get(name), found.get(name)] for name in wrong}
         (self._work / "differences.json").write_text(json.dumps(details, indent=1, default=str))
         return [f"another result than of an undisturbed command: {', '.join(wrong)[:200]}"]
+
+
+def _wait_for(children: Sequence[Child], seconds: float, until_one_fails: bool = False) -> None:
+    late = time.monotonic() + seconds
+    while [child for child in children if child.running()] and time.monotonic() < late:
+        if until_one_fails and any(child.code for child in children):
+            return
+        time.sleep(0.002)
 
 
 def _free_port() -> str:

@@ -23,7 +23,7 @@ TRAINING = {
     **{"device": "cpu", "budget": {"updates": 6}, "batch_tokens": 400, "learning_rate": 0.005, "warmup": 2},
     **{"validate_every": 2, "log_every": 2, "log_samples": 0, "keep_checkpoints": 2},
 }
-DECODING = {"beam": 2, "max_length_ratio": 0.5, "max_length_offset": 3}  # no translation gets long
+DECODING = {"beam": 2, "max_length_ratio": 0.1, "max_length_offset": 4}  # no translation gets long
 SETTINGS: dict[str, Any] = {
     "data": {
         "store": "store",
@@ -118,14 +118,14 @@ class Seeds:
 
         inputs = Path("inputs")
         inputs.mkdir()
-        sentences = [source for _, source, _ in pairs][:9]
-        _write(inputs / "talk.txt", "\n".join(sentences[:5]) + "\n\n" + "\n".join(sentences[5:]) + "\n")
-        _write(inputs / "running.text", " ".join(sentences[:4]) + "\n\n" + " ".join(sentences[4:]) + "\n")
-        records = [{"id": i, "source": s, "document": f"d{i // 3}", "n": 1.10} for i, s in enumerate(sentences[:6])]
+        sentences = [source for _, source, _ in pairs][:6]
+        _write(inputs / "talk.txt", "\n".join(sentences[:4]) + "\n\n" + "\n".join(sentences[4:]) + "\n")
+        _write(inputs / "running.text", " ".join(sentences[:3]) + "\n\n" + " ".join(sentences[3:]) + "\n")
+        records = [{"id": i, "source": s, "document": f"d{i // 3}", "n": 1.10} for i, s in enumerate(sentences[:4])]
         lines = [
             *map(json.dumps, records),
-            json.dumps({"sentences": sentences[:3]}),
-            json.dumps(sentences[3:5]),
+            json.dumps({"sentences": sentences[:2]}),
+            json.dumps(sentences[2:4]),
             '"It ends."',
         ]
         _write(inputs / "talk.jsonl", "\n".join(lines) + "\n")

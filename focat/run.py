@@ -73,7 +73,7 @@ class Run:
 
     @classmethod
     def create(cls, settings: Settings, store: Store) -> Run:
-        """Create the folder of a new run, or open it to resume.
+        """Create the folder of a new run, or open it to resume. Without a checkpoint, a run is still new.
 
         Raises:
             FocatError: the folder holds something else, or a run with other settings than those that may change.
@@ -84,7 +84,8 @@ class Run:
         described = json_text(info.model_dump())
         if (run.path / "config.yaml").exists() and (run.path / "model.json").exists():
             run._check_format()
-            run._check_same(settings, info)
+            if not run._is_new(described):  # else nothing is lost: a first batch did not fit into memory, for example
+                run._check_same(settings, info)
         elif not run._is_new(described):
             raise FocatError(f"{run.path}: is not empty and holds no run; give another training.output_dir")
         run._write(settings, tokenizer, described)

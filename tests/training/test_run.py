@@ -78,6 +78,13 @@ def test_weights_are_the_averaged_else_the_best_else_the_last(workspace: Workspa
 # ------------------------------------------------------------------------------------------------------ going on
 
 
+def saved_run(workspace: Workspace, *overrides: str) -> Run:
+    """A run with the folder of a checkpoint, so that it is not begun anew."""
+    run = workspace.trainer(*overrides).run
+    (run.path / "checkpoints" / "0000004").mkdir(parents=True)
+    return run
+
+
 @pytest.mark.parametrize(
     ("override", "named"),
     [
@@ -90,7 +97,7 @@ def test_weights_are_the_averaged_else_the_best_else_the_last(workspace: Workspa
     ],
 )
 def test_a_changed_setting_is_named(workspace: Workspace, override: str, named: str) -> None:
-    workspace.trainer()
+    saved_run(workspace)
     with pytest.raises(FocatError) as error:
         workspace.trainer(override)
     assert (
@@ -98,8 +105,17 @@ def test_a_changed_setting_is_named(workspace: Workspace, override: str, named: 
     )
 
 
+def test_settings_may_change_before_the_first_checkpoint(workspace: Workspace) -> None:
+    """As when a model or a batch does not fit into memory, and the error says what to lower."""
+    output = workspace.train("model.d_ff=4000000000", expect=2)
+    assert output == f"focat: {workspace.run}: its model does not fit into memory; lower model.d_model or model.d_ff\n"
+    run = workspace.trainer("model.d_ff=32").run
+    assert run.settings.model.d_ff == 32
+    assert run.build_model().settings.d_ff == 32
+
+
 def test_a_changed_setting_is_one_line_on_the_command_line(workspace: Workspace) -> None:
-    workspace.trainer()
+    saved_run(workspace)
     before = (workspace.run / "config.yaml").read_bytes()
     output = workspace.train("training.learning_rate=0.1", expect=2)
     assert output.startswith("focat: ")
@@ -120,7 +136,7 @@ def test_the_budget_may_grow(workspace: Workspace) -> None:
 
 
 def test_another_store_is_refused(workspace: Workspace) -> None:
-    run = workspace.trainer().run
+    run = saved_run(workspace)
     described = json.loads((run.path / "model.json").read_text())
     (run.path / "model.json").write_text(json.dumps(described | {"store": "of other text"}))
     with pytest.raises(FocatError, match="was begun on another token store"):
@@ -236,8 +252,9 @@ def test_a_relative_init_from_is_the_same_setting_when_resumed(
         f"training.output_dir={workspace.folder / 'other'}",
         f"training.init_from={os.path.relpath(workspace.run)}",
     ]
-    workspace.trainer(*relative)
-    workspace.trainer(*relative)
+    saved_run(workspace, *relative)
+    with pytest.raises(FocatError, match="no checkpoint is whole enough"):  # nothing is said about settings
+        workspace.trainer(*relative)
     with pytest.raises(FocatError, match=r"training\.init_from"):
         workspace.trainer(relative[0], "training.init_from=elsewhere")
 

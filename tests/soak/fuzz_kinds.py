@@ -335,7 +335,7 @@ KINDS: dict[str, tuple[Build, int]] = {  # with how many inputs of it in a round
     "report-window": (report_window, 2),
     "reproduced": (reproduced, 15),
     "translate-text": (translate("*.txt", same_lines, mutate_text), 30),
-    "translate-running-text": (translate("running.text", None, mutate_text, "--split"), 15),
+    "translate-running-text": (translate("running", None, mutate_text, "--split"), 15),
     "translate-jsonl": (translate("talk.jsonl", same_records, mutate_json_lines), 40),
     "translate-srt": (translate("film.srt", same_timings, mutate_text), 50),
     "translate-vtt": (translate("film.vtt", same_timings, mutate_text), 50),

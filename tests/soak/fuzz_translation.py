@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 import shutil
@@ -36,8 +37,19 @@ def translate(pattern: str, check: Callable[[bytes, bytes], list[str]] | None, m
     return build
 
 
+def _in_utf8(data: bytes) -> tuple[bytes, bool]:
+    """The same text in UTF-8, as translations are, and whether it is known: not if focat has to guess its encoding."""
+    marks = ((codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+    encoding = next((name for mark, name in marks if data.startswith(mark)), "utf-8")
+    try:
+        return data.decode(encoding).encode(), True
+    except UnicodeError:
+        return data, False
+
+
 def same_lines(before: bytes, after: bytes) -> list[str]:
     """A line for each line; blank lines stay where they are."""
+    before, _ = _in_utf8(before)
     ends = (b"\n",) if b"\n" in before else (b"\r",)
     counts = [sum(text.count(end) for end in ends) for text in (before, after)]
     if counts[0] != counts[1]:
@@ -50,6 +62,9 @@ def same_lines(before: bytes, after: bytes) -> list[str]:
 
 def same_timings(before: bytes, after: bytes) -> list[str]:
     """Every line with an arrow in front of all others stays as it is, in the same order."""
+    before, known = _in_utf8(before)
+    if not known:
+        return [] if before.count(b"-->") == after.count(b"-->") else ["another number of arrows"]
     timings = [[line.strip() for line in re.split(rb"[\r\n]+", text) if b"-->" in line] for text in (before, after)]
     return (
         []
@@ -60,6 +75,9 @@ def same_timings(before: bytes, after: bytes) -> list[str]:
 
 def same_records(before: bytes, after: bytes) -> list[str]:
     """Every line keeps what it had; translations are added."""
+    before, known = _in_utf8(before)
+    if not known:
+        return [] if before.count(b"\n") == after.count(b"\n") else ["another number of lines"]
     before = before.removeprefix(b"\xef\xbb\xbf")
     lines = [[line for line in re.split(rb"\r?\n|\r(?!.*\n)", text) if line.strip()] for text in (before, after)]
     if len(lines[0]) != len(lines[1]):

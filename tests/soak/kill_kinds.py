@@ -218,7 +218,7 @@ def run_outcome(run: Path) -> Outcome:
 
 def translate(draw: Random, seeds: Seeds, folder: Path) -> KillCase:
     """All formats, compressions and ways to search, in batches so small that there are many records in the journal."""
-    name = draw.choice(("talk.txt", "talk.jsonl", "film.srt", "film.vtt", "running.text"))
+    name = draw.choice(("talk.txt", "talk.jsonl", "film.srt", "film.vtt", "running"))
     data = (seeds.inputs / name).read_bytes()
     repeated = draw.randint(4, 12)
     head, _, cues = data.partition(b"\n\n") if name == "film.vtt" else (b"", b"", data)
@@ -238,7 +238,7 @@ def translate(draw: Random, seeds: Seeds, folder: Path) -> KillCase:
     }[search]
     if search == "sample":
         options += draw.choice(([], ["--temperature", "0.7"], ["--top-p", "0.8"]))
-    if name == "running.text":
+    if name == "running":
         options.append("--split")
     elif name.startswith("talk"):
         options += draw.choice(([], ["--nbest", "2"], ["--scores"])) if search != "greedy" else []

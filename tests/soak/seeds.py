@@ -120,7 +120,7 @@ class Seeds:
         inputs.mkdir()
         sentences = [source for _, source, _ in pairs][:6]
         _write(inputs / "talk.txt", "\n".join(sentences[:4]) + "\n\n" + "\n".join(sentences[4:]) + "\n")
-        _write(inputs / "running.text", " ".join(sentences[:3]) + "\n\n" + " ".join(sentences[3:]) + "\n")
+        _write(inputs / "running", " ".join(sentences[:3]) + "\n\n" + " ".join(sentences[3:]) + "\n")
         records = [{"id": i, "source": s, "document": f"d{i // 3}", "n": 1.10} for i, s in enumerate(sentences[:4])]
         lines = [
             *map(json.dumps, records),

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -99,8 +99,10 @@ def plant_faults_to_fuzz() -> None:
     import focat.translation.formats
     import focat.translation.jobs
 
-    def drops_cues(lines: Any, _segments: Any = focat.translation.formats.srt_segments) -> Any:
-        segments = list(_segments(lines))
+    formats = focat.translation.formats.FORMATS
+
+    def drops_cues(*arguments: Any, _segments: Any = formats["srt"].read) -> Any:
+        segments = list(_segments(*arguments))
         return segments[: len(segments) // 2]
 
     def crashes(*arguments: Any) -> Any:
@@ -122,8 +124,8 @@ def plant_faults_to_fuzz() -> None:
         sys.exit(1)
 
     focat.translation.jobs.atomic_file = focat.files.atomic_file
-    focat.translation.formats.jsonl_segments = crashes
-    focat.translation.formats.srt_segments = drops_cues
+    formats["jsonl"] = replace(formats["jsonl"], read=crashes)
+    formats["srt"] = replace(formats["srt"], read=drops_cues)
     focat.evaluation.suites.reading.open_bytes = hangs
     focat.experiments.command.load_plan = takes_memory
     focat.corpus.readers._tsv_pairs = writes_to_its_input

@@ -27,6 +27,7 @@ from focat.errors import FocatError
 from focat.files import PARTIAL_SUFFIX, json_text, partial_file, read_json_object, sha256, write_atomic
 from focat.hardware import device_named, memory_errors
 from focat.model.transformer import Transformer
+from focat.model.two_pass import TwoPassTransformer
 
 RUN_FORMAT = 2  # of run folders; docs/formats.md, "Compatibility"
 CHECKSUMS = "checksums.json"  # of the files of a checkpoint
@@ -134,9 +135,8 @@ class Run:
         settings = settings or self.settings
         info = self.model_info()
         with memory_errors(f"{self.path}: its model does not fit into memory; lower model.d_model or model.d_ff"):
-            return Transformer(
-                settings.model, settings.windows, info.source_vocabulary, info.target_vocabulary, info.shift
-            )
+            model = Transformer if settings.model.second_pass is None else TwoPassTransformer
+            return model(settings.model, settings.windows, info.source_vocabulary, info.target_vocabulary, info.shift)
 
     def weights_folder(self) -> Path:
         """Return the folder of the weights to use: of the average if there is one, else the best, else the last."""

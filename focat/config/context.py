@@ -1,10 +1,10 @@
-"""Settings of systems that encode context sentences apart from the current one (`model.context`)."""
+"""Settings of systems that encode context sentences apart: `model.context` and `model.second_pass`."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from focat.config.sections import SettingsSection
 
@@ -49,3 +49,15 @@ class ContextSettings(SettingsSection):
         if self.detach and not self.hierarchical:
             raise ValueError("detach needs hierarchical: true")
         return self
+
+
+class SecondPassSettings(SettingsSection):
+    """CADec (Voita et al., 2019): a sentence-level system drafts, and a second decoder, which sees source and target of
+    the context and the draft, writes the translation. Context sentences are encoded one by one; translations before
+    the current one are reused."""
+
+    layers: PositiveInt = 6
+    """Layers of the second decoder."""
+    reference_drafts: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """Share of batches whose drafts are references with 20 % random words; the others are drawn from the system that
+    drafts, and have 10 % random words."""

@@ -9,78 +9,14 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 from typing_extensions import TypedDict
 
 from focat.choices import Sinusoids, TargetContext
-from focat.config.context import ContextSettings
+from focat.config.context import ContextSettings, SecondPassSettings
 from focat.config.data import DataSettings
 from focat.config.sections import FilePath, SettingsSection
-from focat.errors import ParameterError
+from focat.config.windows import MAX_WINDOW as MAX_WINDOW
+from focat.config.windows import WindowSettings as WindowSettings
 
-MAX_WINDOW = 1000  # sentences in a window; no model can take as many
 Share = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
-
-
-class WindowSettings(SettingsSection):
-    """Which sentences surround the current one. s4to4 is `before: 3`; s4to1 adds `target_before: 0`."""
-
-    before: NonNegativeInt = 3
-    """Sentences in front of the current one, on the source."""
-    after: NonNegativeInt = 0
-    """Sentences behind the current one, on the source."""
-    target_before: NonNegativeInt | None = None
-    """The same on the target; as many as on the source if not given."""
-    target_after: NonNegativeInt | None = None
-    """The same on the target; as many as on the source if not given."""
-    sampling: Literal["fixed", "random"] = "fixed"
-    """`random` draws the number of context sentences of each window anew in each epoch, from none to all
-    (multi-resolution training)."""
-    max_tokens: Annotated[int, Field(ge=8)] = 1024
-    """Longest window, in tokens of one side. A longer one loses its farthest context sentences first."""
-
-    @model_validator(mode="after")
-    def _target_within_source(self) -> WindowSettings:
-        for name in ("before", "after"):
-            wanted, limit = getattr(self, f"target_{name}"), getattr(self, name)
-            if wanted is not None and wanted > limit:
-                raise ValueError(
-                    f"target_{name} is {wanted} but {name} is {limit}: the target has the same sentences or fewer"
-                )
-        return self
-
-    @property
-    def target(self) -> tuple[int, int]:
-        """Context sentences on the target: (before, after)."""
-        before = self.before if self.target_before is None else self.target_before
-        after = self.after if self.target_after is None else self.target_after
-        return before, after
-
-    @property
-    def size(self) -> int:
-        """K: the most sentences a window can have."""
-        return self.before + 1 + self.after
-
-    def of_size(self, size: int | None) -> WindowSettings:
-        """Return these windows with `size` sentences; sentences behind the current one stay.
-
-        A target as long as its source stays as long; a shorter one stays as it is, unless the source gets shorter.
-
-        Args:
-            size: sentences in a window; None leaves the windows as they are.
-        """
-        if size is None:
-            return self
-        if not isinstance(size, int) or isinstance(size, bool):
-            raise ParameterError("window", repr(size), "should be a whole number")
-        if size > MAX_WINDOW:
-            raise ParameterError("window", size, f"ask for {MAX_WINDOW:,} sentences at most")
-        before = size - 1 - self.after
-        if before < 0:
-            raise ParameterError("window", size, f"must be larger than windows.after, {self.after}")
-        target = None if self.target[0] == self.before else min(self.target[0], before)
-        return self.model_copy(update={"before": before, "target_before": target})
-
-    def __str__(self) -> str:
-        """4to4."""
-        return f"{self.size}to{sum(self.target) + 1}"
 
 
 _PRESET_SETTINGS = ("d_model", "d_ff", "encoder_layers", "decoder_layers", "heads", "dropout")
@@ -153,6 +89,8 @@ class ModelSettings(SettingsSection):
     """With `attention: group`, the layers that attend to the whole window, counted from 0; the top two if not given."""
     context: ContextSettings | None = None
     """Attention to context sentences that are encoded apart; if not given, windows are encoded whole (the paper)."""
+    second_pass: SecondPassSettings | None = None
+    """A second decoder, which writes the translation again in its context (CADec)."""
 
     @model_validator(mode="before")
     @classmethod
@@ -242,7 +180,8 @@ class TrainingSettings(SettingsSection):
     init_from: FilePath | None = None
     """Another run (or its checkpoint) whose weights are the starting point."""
     freeze: Literal["none", "base"] = "none"
-    """`base` trains what `model.context` adds, and nothing else: the weights of `init_from` stay as they are."""
+    """`base` trains what `model.context` or `model.second_pass` adds, and nothing else: the weights of `init_from` stay
+    as they are."""
     frozen_dropout: bool = False
     """Whether dropout acts in what is frozen."""
     budget: BudgetSettings = BudgetSettings(updates=100_000)
@@ -386,11 +325,14 @@ class Settings(SettingsSection):
     def _sections_agree(self) -> Settings:
         if self.model.embeddings == "shared" and not self.data.tokenizer.joint:
             raise ValueError("model.embeddings: shared needs one vocabulary, data.tokenizer.joint: true")
-        if self.model.context is not None:
-            if self.windows.target != (0, 0) and self.model.context.at != "decoder":
-                raise ValueError(f"model.context at {self.model.context.at} needs windows.target_before: 0")
-            if self.training.packing == "always":
-                raise ValueError("model.context needs training.packing: auto or never")
-        if self.training.freeze == "base" and self.model.context is None:
-            raise ValueError("training.freeze: base leaves nothing to train without model.context")
+        context = self.model.context
+        if context and self.windows.target != (0, 0) and context.at != "decoder":
+            raise ValueError(f"model.context at {context.at} needs windows.target_before: 0")
+        added = self.model.context or self.model.second_pass
+        if added and self.training.packing == "always":
+            raise ValueError("model.context and model.second_pass need training.packing: auto or never")
+        if self.training.freeze == "base" and not added:
+            raise ValueError("training.freeze: base leaves nothing to train without model.context or model.second_pass")
+        if self.model.second_pass and (self.windows.after or self.windows.target[0] != self.windows.before):
+            raise ValueError("model.second_pass needs as many sentences on both sides, and none after the current one")
         return self

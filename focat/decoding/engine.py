@@ -27,6 +27,7 @@ from focat.decoding.scheduler import compaction_order, sorted_batches
 from focat.errors import FocatError
 from focat.hardware import memory_errors
 from focat.model import Transformer
+from focat.model.two_pass import TwoPassTransformer
 
 _STRIDE = 2  # steps between two checks of which windows are finished
 _BATCH_TOKENS, _BATCH_TOKENS_GPU, _MAX_BATCH_TOKENS = 16_384, 65_536, 262_144
@@ -61,7 +62,8 @@ class Engine:
         self._tokens = settings.batch_tokens or default_batch_tokens(_memory(device), self.models, ratio)
         self.batch_tokens = self._tokens // settings.hypotheses
         """Source tokens of a batch, padding included."""
-        self.static = device.type == "cuda" if static is None else static
+        one_pass = not any(isinstance(model, TwoPassTransformer) for model in runner.models)  # a draft has any length
+        self.static = device.type == "cuda" and one_pass if static is None else static
         """Whether slots of finished windows are refilled while others are still being decoded."""
         self.batching: ContinuousBatching | SortedBatching = (
             ContinuousBatching(self._runner, self.batch_tokens, stride)

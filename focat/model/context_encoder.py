@@ -36,18 +36,17 @@ def decoder_place(settings: ModelSettings) -> ContextPlace | None:
 
 
 class ContextEncoder(nn.Module):
-    """What the context has for itself: layers, and the attention after the encoder."""
+    """What the context has for itself: layers, and the attention after the encoder; nothing without `model.context`."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        assert settings.context is not None
         context = settings.context
-        self.kind = context.encoder
-        count = {"shared": 0, "last-own": 1, "separate": context.layers}[context.encoder]
+        self.kind = "shared" if context is None else context.encoder
+        count = 0 if context is None else {"shared": 0, "last-own": 1, "separate": context.layers}[context.encoder]
         self.layers = nn.ModuleList(EncoderLayer(settings) for _ in range(count))
         self.norm = nn.LayerNorm(settings.d_model) if settings.norm == "pre" and count else nn.Identity()
         top: nn.Module | None = None
-        if context.at == "encoder-top":
+        if context is not None and context.at == "encoder-top":
             top = HierarchicalContext(settings) if context.hierarchical else ContextAttention(settings)
         self.top = top
 

@@ -150,7 +150,8 @@ def _heads_of_a_program(heads: int) -> int:
 def has_packed_kernels(settings: ModelSettings) -> bool:
     """Whether the kernels, which need a GPU and Triton, compute this model's attention."""
     width = settings.d_model // settings.heads
-    fits = settings.context is None and settings.attention_dropout == 0 and 16 <= width <= 128
+    whole = settings.context is None and settings.second_pass is None
+    fits = whole and settings.attention_dropout == 0 and 16 <= width <= 128
     return triton is not None and fits and width & (width - 1) == 0
 
 

@@ -95,7 +95,7 @@ class Transformer(nn.Module):
         self.decoder = nn.ModuleList(
             DecoderLayer(settings, decoder_place(settings)) for _ in range(settings.decoder_layers)
         )
-        self.context = None if settings.context is None else ContextEncoder(settings)
+        self.context = ContextEncoder(settings) if settings.context or settings.second_pass else None
         pre = settings.norm == "pre"  # the sum that pre-norm layers add to is normalised once, at the end
         self._compiled_embeddings: Callable[..., Embedded] = self._sum_embeddings
         self.encoder_norm = nn.LayerNorm(width) if pre else nn.Identity()

@@ -1,9 +1,11 @@
-"""Frozen weights: training what a multi-encoder system adds to a sentence-level one, and nothing else.
+"""Frozen weights: training what a context-aware system adds to a sentence-level one, and nothing else.
 
 Divide and Rule (Lupo et al., 2022) switches dropout off in what is frozen; Zhang et al. (2018) do not.
 """
 
 from __future__ import annotations
+
+import re
 
 from torch import nn
 
@@ -12,8 +14,8 @@ from focat.errors import FocatError
 from focat.model import Transformer
 from focat.model.attention import CrossAttention, SelfAttention
 
-CONTEXT_WEIGHTS = r"(.*\.)?context\."
-"""Matches the names of the weights that `model.context` adds."""
+CONTEXT_WEIGHTS = r"(.*\.)?(context|second)\."
+"""Matches the names of the weights that `model.context` and `model.second_pass` add."""
 
 
 def check_frozen_weights(training: TrainingSettings) -> None:
@@ -23,11 +25,11 @@ def check_frozen_weights(training: TrainingSettings) -> None:
 
 
 def freeze_base(model: Transformer, training: TrainingSettings) -> None:
-    """Freeze all weights but those of `model.context`, if `training.freeze` says so."""
+    """Freeze all weights but those of `model.context` and `model.second_pass`, if `training.freeze` says so."""
     if training.freeze == "none":
         return
     for name, module in model.named_modules():
-        if "context" in name.split("."):
+        if re.match(CONTEXT_WEIGHTS, f"{name}."):
             continue
         for parameter in module.parameters(recurse=False):
             parameter.requires_grad_(False)

@@ -8,6 +8,7 @@ import torch
 
 from focat.corpus.vocabulary import END, SEPARATOR
 from focat.model.transformer import UNUSED_BIAS, Transformer
+from focat.model.two_pass import TwoPassTransformer
 from focat.progress import Progress
 from focat.run import Run, load_weights
 from focat.training.freezing import CONTEXT_WEIGHTS
@@ -27,6 +28,8 @@ def load_initial_weights(model: Transformer, path: Path, progress: Progress) -> 
         progress.log(f"{path} has no {name}: it starts from random values")
     if len(lacking) > _MAX_LISTED:
         progress.log(f"and {len(lacking) - _MAX_LISTED} more, likewise")
+    if isinstance(model, TwoPassTransformer) and any(name.startswith("second.output.") for name in lacking):
+        model.start_second_pass()
     bias = model.output_bias
     if bias is not None and any(model.windows.target) and bias[SEPARATOR] <= UNUSED_BIAS / 2:
         with torch.no_grad():

@@ -6,7 +6,7 @@ batch are there for a moment, and what is kept of them is a few numbers for each
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ from focat.corpus.store import Split
 from focat.evaluation.scores import Score, ratio_score
 from focat.evaluation.significance import Floats
 from focat.model.transformer import Transformer
+from focat.model.two_pass import TwoPassTransformer
 from focat.progress import Progress
 from focat.windows.batch import Batch, PaddedSequences
 from focat.windows.corpus_windows import Indices, cut_windows
@@ -109,9 +110,12 @@ def _over_queries(values: Tensor, queries: Tensor) -> Tensor:
 def read_attention(model: Transformer, batch: Batch, windows: WindowSettings) -> dict[Stack, Tallies]:
     """Add up the teacher-forced attention of one batch, for each stack."""
     source, target, sizes = batch.source, batch.target, (windows.before, windows.after)
+    queries = target
+    if isinstance(model, TwoPassTransformer):  # its second decoder reads the current sentence alone
+        queries = replace(target, segments=target.segments.where(target.segments == target.current[:, None], -1))
     encoder = AttentionTallies(source, source, *sizes, causal=False)
-    decoder = AttentionTallies(target, target, *sizes, causal=True)
-    cross = AttentionTallies(target, source, *sizes, causal=False)
+    decoder = AttentionTallies(queries, target, *sizes, causal=True)
+    cross = AttentionTallies(queries, source, *sizes, causal=False)
     model.decode(model.encode(source, encoder), decoder_input(target), decoder, cross)
     return {"encoder": encoder.tallies(), "decoder": decoder.tallies(), "cross": cross.tallies()}
 

@@ -75,10 +75,10 @@ def _check_structure(settings: Settings) -> None:
             f"model.attention = {model.attention}: in transformers and CTranslate2 every token attends to the whole "
             f"window; {instead}"
         )
-    if model.context is not None:
+    if model.context is not None or model.second_pass is not None:
         raise FocatError(
-            "model.context: transformers and CTranslate2 have no attention to context that is encoded apart; train a "
-            "system that encodes windows whole, as focat:s4to4-cd"
+            f"model.{'second_pass' if model.context is None else 'context'}: transformers and CTranslate2 have no "
+            "attention to context that is encoded apart; train a system that encodes windows whole, as focat:s4to4-cd"
         )
     if model.positions == "rotary":
         raise FocatError(

@@ -167,21 +167,29 @@ class TwoPassTransformer(Transformer):
             current.gather(1, rows).long() - 1,
             torch.zeros_like(target_input.current),
         )
-        length = rows.shape[1]
-        mask = causal_mask(length, length, rows.device)
+        mask = causal_mask(rows.shape[1], rows.shape[1], rows.device)
         embedded = self._embed(alone, sentence_positions(alone.segments), self.target_embedding, self.target_positions)
         x = embedded.x
+        own: WeightsOut | None = None if weights_out is None else []
+        cross: WeightsOut | None = None if cross_weights_out is None else []
         for layer in self._second_layers:
             source_kv, draft_kv = self._memory_kv(layer, encoded)
             context_kv = layer.target_attention.project_memory(memory, distance)
             target_kv = torch.cat((draft_kv[0], context_kv[0]), 2), torch.cat((draft_kv[1], context_kv[1]), 2)
             seen = torch.cat((draft, of_context), -1)
             run = layer if self.training and weights_out is None else layer.forward
-            x = run(x, mask, source_kv, source, target_kv, seen, embedded.rope, None, weights_out, cross_weights_out)
+            x = run(x, mask, source_kv, source, target_kv, seen, embedded.rope, None, own, cross)
         hidden: Tensor = self.second.norm(x)
-        into = hidden.new_zeros(*target_input.tokens.shape, hidden.shape[-1])
-        real = alone.segments[..., None] >= 0
-        return into.scatter(1, rows[..., None].expand_as(hidden), torch.where(real, hidden, 0))
+        length = target_input.tokens.shape[1]
+        real = alone.segments >= 0
+        for weights in own or ():
+            assert weights_out is not None
+            weights_out.append(_spread(_spread(weights, rows, real, length, 3), rows, real, length, 2))
+        for weights in cross or ():
+            assert cross_weights_out is not None
+            begin = int(draft[:, 0, 0].any(0).long().argmax())  # of the draft, behind the source
+            cross_weights_out.append(_spread(weights[..., :begin], rows, real, length, 2))
+        return _spread(hidden, rows, real, length, 1)
 
     def _first_states(self, encoded: EncoderOutput, target_input: PaddedSequences) -> Tensor:
         """Top states of the first pass over all sentences of the target, each alone, (windows, length, width)."""
@@ -342,3 +350,20 @@ def _memory_masks(source: Sequences) -> tuple[Tensor, Tensor]:
     assert isinstance(source, PaddedSequences)
     draft = source.segments > source.current[:, None]
     return padding_mask((source.segments >= 0) & ~draft), padding_mask(draft)
+
+
+def _spread(values: Tensor, positions: Tensor, real: Tensor, length: int, dimension: int) -> Tensor:
+    """Put values of the current sentence at their positions in the window; zero elsewhere.
+
+    Args:
+        values: (windows, …), of the tokens of the current sentence along one dimension.
+        positions: (windows, tokens) where each belongs.
+        real: (windows, tokens) which of them are tokens.
+        length: of the window.
+        dimension: which it is.
+    """
+    shape = [1] * values.dim()
+    shape[0], shape[dimension] = positions.shape
+    kept = torch.where(real.view(shape), values, 0)
+    into = values.new_zeros([length if i == dimension else size for i, size in enumerate(values.shape)])
+    return into.scatter(dimension, positions.view(shape).expand_as(values), kept)

@@ -22,6 +22,7 @@ from focat.corpus.tokenizer import Tokenizer
 from focat.decoding.engine import Engine
 from focat.errors import ParameterError
 from focat.model.transformer import Transformer
+from focat.model.two_pass import TwoPassTransformer
 from focat.run import TrainedSystem
 from focat.translation.alignment import align_words
 from focat.translation.arguments import check_options, check_type, input_sentences_of
@@ -84,6 +85,8 @@ class Translator:
             raise ParameterError("lookahead", lookahead, "at least one sentence is read before it can be returned")
         for model in models:
             _check_positions(model, windows)
+            if context == "regenerate" and isinstance(model, TwoPassTransformer):
+                raise ParameterError("context", context, "a second pass reuses the translations before; choose reuse")
         if not constrained and windows.target[1] > 0:
             raise ParameterError(
                 "constrained", False, "keeps the last sentence, but these windows have others after the current one"

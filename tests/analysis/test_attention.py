@@ -188,3 +188,13 @@ def test_gates_equal_a_mean_over_current_tokens(context):
         torch.nn.init.constant_(gate.proj.bias, math.log(3))
     found = corpus_attention(tested, corpus, NULL_PROGRESS).results().gates
     assert found == pytest.approx(dict.fromkeys(gates, 0.75), abs=1e-6)
+
+
+def test_the_second_decoder_of_two_passes_reads_the_current_sentence_alone():
+    corpus, tested = split(4, 1, 3), system(shift=0, second_pass={"layers": 2})
+    record = corpus_attention(tested, corpus, NULL_PROGRESS).results()
+    assert record.share["encoder"] == record.share["decoder"] == pytest.approx(1)
+    by_distance = record.stacks["cross"].share_by_distance
+    assert sum(by_distance.values()) == pytest.approx(1)
+    assert 0 < by_distance["0"] < 1
+    assert record.stacks["decoder"].queries == sum(corpus.target.offsets[1:] - corpus.target.offsets[:-1])

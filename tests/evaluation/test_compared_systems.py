@@ -54,3 +54,11 @@ def test_one_target_sentence_is_chance_further_back(folder: Path) -> None:
     for distance, right in right_by_distance(run.path, "deixis").items():
         if distance != 1:
             assert sum(right) == len(right) / 2
+
+
+def test_two_passes_see_the_target_context_of_their_window_alone(folder: Path) -> None:
+    """The draft comes from the source, so it tells nothing of an answer further back."""
+    run = tiny_run(folder, windows={"before": 1, "max_tokens": 200}, model={"second_pass": {"layers": 1}})
+    for distance, right in right_by_distance(run.path, "deixis").items():
+        if distance != 1:
+            assert sum(right) == len(right) / 2

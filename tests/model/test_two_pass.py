@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from focat.config.schema import ModelSettings, WindowSettings
+from focat.config.schema import WindowSettings
 from focat.corpus.vocabulary import END, PAD, SPECIALS, START
 from focat.model import Transformer
 from focat.model.drafts import with_noise
@@ -18,22 +18,16 @@ from focat.model.two_pass import TwoPassTransformer
 from focat.windows.batch import PaddedSequences
 from focat.windows.segments import decoder_input
 from tests.model import slow_context as slow
-from tests.model.examples import VOCABULARY, side, window
+from tests.model.examples import VOCABULARY, side, tiny, window
 from tests.model.test_incremental import step_by_step
 
 WINDOWS = WindowSettings(before=2, max_tokens=60)
 
 
-def build(seed: int = 0, **settings: Any) -> TwoPassTransformer:
-    sizes = {"d_model": 16, "d_ff": 24, "heads": 4, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
-    torch.manual_seed(seed)
-    model = TwoPassTransformer(
-        ModelSettings(**{**sizes, "second_pass": {"layers": 2}, **settings}), WINDOWS, VOCABULARY, VOCABULARY, 0
-    )
-    for parameter in model.parameters():
-        if parameter.dim() == 1:
-            torch.nn.init.normal_(parameter, mean=0.5, std=0.5)
-    return model.double().eval()
+def build(**settings: Any) -> TwoPassTransformer:
+    model = tiny(windows=WINDOWS, **{"second_pass": {"layers": 2}, **settings})
+    assert isinstance(model, TwoPassTransformer)
+    return model
 
 
 def windows() -> tuple[list[list[int]], list[list[int]], PaddedSequences, PaddedSequences]:

@@ -1,0 +1,45 @@
+"""Documents through systems that encode context apart: each sentence as if its document were alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import focat
+from focat.errors import FocatError
+from tests.translation.tiny import tiny_run
+
+SYSTEMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "divide-and-rule": ({"target_before": 0}, {"context": {"hierarchical": True}}),
+    "zhang-2018": ({"target_before": 0}, {"context": {"encoder": "separate", "at": "every-layer"}}),
+    "context-decoder": ({}, {"context": {"at": "decoder", "gate": "scalar"}}),
+    "cadec": ({}, {"second_pass": {"layers": 1}}),
+}
+DOCUMENTS = [
+    ["Where is the cat?", "It is old.", "Tom needs it.", "Do you have time?"],
+    ["Tom sleeps."],
+    ["The boat is here.", "Max needs it."],
+]
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_results_do_not_depend_on_the_batch(runs: Path, name: str) -> None:
+    windows, model = SYSTEMS[name]
+    system = focat.load(tiny_run(runs, windows=windows, model=model).path, "cpu")
+    together = system.translate(DOCUMENTS)
+    assert together == [system.translate(document) for document in DOCUMENTS]
+    assert all(all(document) for document in together)
+    # the context counts: without it, a sentence becomes another
+    alone = [system.translate([sentence])[0] for sentence in DOCUMENTS[0]]
+    assert alone[0] == together[0][0]
+    scored = [next(iter(system.stream([document])))[-1].score for document in (DOCUMENTS[0], DOCUMENTS[0][-1:])]
+    assert scored[0] != pytest.approx(scored[1], abs=1e-6)
+
+
+def test_a_second_pass_decodes_no_context_again(runs: Path) -> None:
+    windows, model = SYSTEMS["cadec"]
+    system = focat.load(tiny_run(runs, windows=windows, model=model).path, "cpu")
+    with pytest.raises(FocatError, match="a second pass reuses the translations before"):
+        system.translate(DOCUMENTS[0], context="regenerate")

@@ -139,6 +139,7 @@ class Model:
         progress: Progress = NULL_PROGRESS,
         encoding: str | None = None,
         output_encoding: str = UTF8,
+        all_entries: bool = False,
         **options: Unpack[TranslateOptions],
     ) -> JobStats:
         """Translate a file as `focat translate` does; an interrupted translation is resumed.
@@ -153,19 +154,22 @@ class Model:
             progress: where progress is shown.
             encoding: that of the input; found out if not given.
             output_encoding: that of the output.
+            all_entries: replace translations that a PO or XLIFF file has already, too.
             options: as of `translator`.
         """
         for name, path in (("input", input), ("output", output)):
             check_type(name, path, str | Path, "a path")
         check_type("progress", progress, Progress, "a Progress")
-        check_options(options, "format", "split", "scores", "overwrite", "progress", "encoding", "output_encoding")
+        check_options(
+            options, "format", "split", "scores", "overwrite", "progress", "encoding", "output_encoding", "all_entries"
+        )
         encodings = (
             None if encoding is None else encoding_name("encoding", encoding),
             encoding_name("output_encoding", output_encoding),
         )
         languages = self.settings.data.source_language, self.settings.data.target_language
         nbest = options.get("nbest") or self.settings.decoding.nbest
-        written = FormatOptions(scores, nbest, overwrite, split, languages)
+        written = FormatOptions(scores, nbest, overwrite, split, languages, all_entries, encodings[1])
         longest = self.settings.decoding.max_line_bytes
         job = Job(Path(input), Path(output), format, written, overwrite, longest, *encodings)
         return run_job(job, self.translator(**options), self._digests(), progress)

@@ -31,6 +31,9 @@ def translate_command(
     ] = None,
     output_encoding: Annotated[str, typer.Option(metavar="NAME", help="Encoding of the output.")] = "utf-8",
     split: Annotated[bool, opt.flag("--split", "The input is running text: cut it into sentences.")] = False,
+    all_entries: Annotated[
+        bool, opt.flag("--all", "PO, XLIFF: replace translations that are there already, too.")
+    ] = False,
     context: opt.ContextOption = None,
     unconstrained: opt.Unconstrained = False,
     window: opt.WindowSize = None,
@@ -80,6 +83,7 @@ def translate_command(
         progress=opt.progress_shown(quiet or to_terminal),
         encoding=encoding,
         output_encoding=output_encoding,
+        all_entries=all_entries,
         context=context,
         constrained=not unconstrained,
         window=window,

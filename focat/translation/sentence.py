@@ -14,6 +14,8 @@ class InputSentence:
     """Phrases that the translation must contain, each in one of its forms; one listed twice must occur twice."""
     align: bool = False
     """Whether the alignment of its words with those of the translation is wanted."""
+    translation: str | None = None
+    """Its translation, if it has one: then it is context for the sentences that follow, and nothing is decoded."""
 
 
 Sentence = str | InputSentence

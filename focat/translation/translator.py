@@ -239,6 +239,8 @@ class Translator:
         text = on_one_line(given.text.encode("utf-8", "replace").decode())
         sentence = OutputSentence(index, given.text, text, given.required, given.align)
         output.append(sentence)
+        if given.translation is not None:
+            sentence.fixed, sentence.missing = self.tokenizer.target.encode(on_one_line(given.translation)), 0
         if not sentence.text:
             sentence.missing = 0
             return
@@ -263,6 +265,8 @@ class Translator:
         """The translation of a sentence that is completely decoded."""
         if not sentence.text:
             return Translation(sentence.source, "")
+        if sentence.fixed is not None:
+            return Translation(sentence.source, self.tokenizer.target.decode(sentence.fixed))
         alternatives = tuple(self._alternative(sentence, chosen) for chosen in zip(*sentence.decoded, strict=False))
         best = alternatives[0].text
         pairs = (

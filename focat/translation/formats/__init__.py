@@ -1,4 +1,4 @@
-"""Files to translate: text, JSON lines, subtitles, running text. Every format streams.
+"""Files to translate: text, JSON lines, subtitles, running text, messages of programs. Every format streams.
 
 A file is a sequence of segments. A segment has zero or more sentences to translate, and is written when they are
 translated; everything else is copied byte for byte.
@@ -14,6 +14,7 @@ from focat.corpus.text_files import DECOMPRESSORS
 from focat.errors import FocatError, ParameterError
 from focat.translation.formats.jsonl import jsonl_segments
 from focat.translation.formats.lines import InputLines
+from focat.translation.formats.po import po_segments
 from focat.translation.formats.segments import FileSegment, FormatOptions
 from focat.translation.formats.subtitles import srt_segments, vtt_segments
 from focat.translation.formats.text import running_text_segments, text_segments
@@ -36,6 +37,7 @@ FORMATS = {
     "jsonl": Format((".jsonl", ".ndjson"), jsonl_segments, has_columns=True),
     "srt": Format((".srt",), srt_segments),
     "vtt": Format((".vtt",), vtt_segments),
+    "po": Format((".po", ".pot"), po_segments),
 }
 
 

@@ -29,6 +29,8 @@ _MARKS = (  # those of UTF-32 begin like those of UTF-16
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _SAMPLE_BYTES = 1 << 16
+_DECLARATION = re.compile(rb"""(?:charset|<\?xml[^>]*\sencoding)\s*=\s*["']?([\w.:-]+)""")
+_DECLARATION_BYTES = 4096  # where a declaration has to be
 # Encodings that text files of each group of languages are found in, the usual one first.
 _USUAL = {
     "ca da de en es eu fi fr ga gl is it nb nl nn no pt sv": ("cp1252",),
@@ -63,6 +65,15 @@ def encoding_name(parameter: str, name: str) -> str:
     return found.name
 
 
+def declared_as(declared: str, encoding: str) -> str:
+    """What a file should say of its encoding: the same as before, if that is right."""
+    try:
+        right = codecs.lookup(declared).name == codecs.lookup(encoding).name
+    except LookupError:
+        right = False
+    return declared if right else encoding.upper()
+
+
 def file_encoding(path: Path, language: str, report: Callable[[str], None]) -> str:
     """The encoding of a file in this language, which is reported if it is not UTF-8.
 
@@ -89,15 +100,28 @@ def _marked(head: bytes) -> str | None:
 def _recognised(stream: BinaryIO, language: str, complete: bool = True) -> str | None:
     """The encoding of text without a byte-order mark; if it is not complete, it may end in half a character."""
     decoder = codecs.getincrementaldecoder(UTF8)()
-    before = chunk = b""
+    head = before = chunk = b""
     try:
         while chunk := stream.read(CHUNK):
+            head = head or chunk
             decoder.decode(chunk)
             before = chunk
         decoder.decode(b"", final=complete)
     except UnicodeDecodeError:
-        return guess_encoding(before[-_SAMPLE_BYTES // 2 :] + chunk + stream.read(_SAMPLE_BYTES // 2), language)
+        sample = before[-_SAMPLE_BYTES // 2 :] + chunk + stream.read(_SAMPLE_BYTES // 2)
+        return _declared(head, sample) or guess_encoding(sample, language)
     return UTF8
+
+
+def _declared(head: bytes, sample: bytes) -> str | None:
+    """The encoding that a PO, XML or HTML file names at its beginning, if that can be true."""
+    match = _DECLARATION.search(head[:_DECLARATION_BYTES])
+    try:
+        name = codecs.lookup(match[1].decode("ascii", "replace")).name if match else None
+        sample.decode(name or UTF8, "strict")
+    except (LookupError, UnicodeError):
+        return None
+    return name
 
 
 def _reported(path: Path, encoding: str | None, report: Callable[[str], None]) -> str:

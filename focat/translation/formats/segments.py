@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from focat.translation.formats.encodings import UTF8
 from focat.translation.result import Alternative, Translation
 from focat.translation.sentence import Sentence
 
@@ -42,6 +43,10 @@ class FormatOptions:
     """The file is running text, to be split into sentences."""
     languages: tuple[str, str] = ("en", "de")
     """Source and target language: how sentences end, and how they are joined."""
+    all_entries: bool = False
+    """Translate entries of PO and XLIFF files that have a translation, too."""
+    encoding: str = UTF8
+    """Of the output: formats that name their encoding must name this one."""
 
     @property
     def plain(self) -> bool:

@@ -1,0 +1,107 @@
+"""Placeholders of messages: what a program fills in must be in a translation exactly as in its source.
+
+They are phrases that the search has to produce (`InputSentence.required`). What a translation has too often or not at
+all in spite of that is mended, so that no program fails over a message.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection
+
+_PRINTF = (
+    r"%(?:\d+\$)?(?:\(\w+\)|\{\w+\})?[-+#0']*(?:\d+|\*)?(?:\.(?:\d+|\*))?"  # argument, flags, width, precision
+    r"(?:hh?|ll?|[jzLtq])?[diouxXeEfFgGaAcCsSrp@]"
+)
+_PATTERNS = (
+    r"%\{\w+\}",  # Ruby
+    r"%%",
+    _PRINTF,
+    r"%\d+\b|%n\b",  # Qt
+    r"\$?\{\{\s*[\w.]+\s*\}\}|\$?\{[\w.\[\]-]*(?:![rsa])?(?::[^{}\s]*)?\}",  # Mustache; Python, ICU, shell
+    r"\$\(?\w+\)?(?=\W|$)(?<!\$\d)",  # shell, make
+    r"https?://[^\s<>\"]*[\w/]",
+    r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
+)
+_PLACEHOLDER = re.compile("|".join(f"(?:{pattern})" for pattern in _PATTERNS))
+_UNNUMBERED = re.compile(r"%(?!%|\d+\$|\(|\{)")
+_NUMBERING = ("c-format", "objc-format", "php-format", "sh-format", "java-printf-format", "boost-format")
+
+
+def placeholders(text: str) -> list[str]:
+    """The placeholders of a message, in order."""
+    return [match[0] for match in _PLACEHOLDER.finditer(text)]
+
+
+def required_phrases(text: str) -> tuple[tuple[str, ...], ...]:
+    """The same, as phrases that a translation must contain."""
+    return tuple((placeholder,) for placeholder in placeholders(text))
+
+
+def without_placeholders(text: str) -> str:
+    """A message without its placeholders."""
+    return _PLACEHOLDER.sub("", text)
+
+
+def mask_placeholders(text: str) -> str:
+    """A message with as many spaces instead of each placeholder."""
+    return _PLACEHOLDER.sub(lambda match: " " * len(match[0]), text)
+
+
+def restore_placeholders(source: str, target: str, flags: Collection[str] = ()) -> str:
+    """Mend a translation: every placeholder of the source as often as there, and no other.
+
+    Args:
+        source: a message.
+        target: its translation.
+        flags: of a PO entry; with `c-format`, `%s` that have changed places are numbered.
+    """
+    wanted = placeholders(source)
+    left = Counter(wanted)
+    kept: list[str] = []
+    position = 0
+    for match in _PLACEHOLDER.finditer(target):
+        kept.append(target[position : match.start()])
+        position = match.end()
+        if left[match[0]]:
+            left[match[0]] -= 1
+            kept.append(match[0])
+        elif not _is_argument(match[0]):
+            kept.append(match[0])  # an address that the source has not: no program takes it for a placeholder
+        elif target[position : position + 1] == " ":
+            position += 1  # and not two spaces instead of it
+        elif position == len(target):
+            kept[-1] = kept[-1].rstrip(" ")
+    mended = "".join([*kept, target[position:]])
+    for placeholder in dict.fromkeys(wanted):
+        for _ in range(left[placeholder]):
+            mended = _insert(mended, placeholder, source.index(placeholder) / len(source))
+    return _restore_order(wanted, mended, any(flag in flags for flag in _NUMBERING))
+
+
+def _insert(text: str, placeholder: str, share: float) -> str:
+    """Put a placeholder between two words, after about this share of the text."""
+    ends = [match.end() for match in re.finditer(r"\S+", text)]
+    end = min([0, *ends], key=lambda i: abs(i - share * len(text)))
+    return f"{text[:end]} {placeholder}{text[end:]}" if end else f"{placeholder} {text}".rstrip(" ")
+
+
+def _is_argument(placeholder: str) -> bool:
+    return placeholder[0] in "%{$"
+
+
+def _restore_order(wanted: list[str], target: str, number: bool) -> str:
+    """Arguments without a number or name are taken in order: number those that have moved, or put them back."""
+    ordered = [placeholder for placeholder in wanted if _UNNUMBERED.match(placeholder)]
+    found = [match for match in _PLACEHOLDER.finditer(target) if _UNNUMBERED.match(match[0])]
+    if [match[0] for match in found] == ordered or Counter(match[0] for match in found) != Counter(ordered):
+        return target
+    number = number and not any("*" in placeholder for placeholder in ordered)
+    positions = {placeholder: [i for i, each in enumerate(ordered) if each == placeholder] for placeholder in ordered}
+    pieces, end = [], 0
+    for i, match in enumerate(found):
+        numbered = f"%{positions[match[0]].pop(0) + 1}${match[0][1:]}"
+        pieces += [target[end : match.start()], numbered if number else ordered[i]]
+        end = match.end()
+    return "".join([*pieces, target[end:]])

@@ -11,14 +11,27 @@ from focat.choices import MissingTarget, ScoreFormat, SuiteContext
 from focat.cli import options as opt
 
 
+def _list_suites(wanted: bool) -> None:
+    """Print the known suites and end the command, which then needs no run."""
+    if wanted:
+        from focat.evaluation.suites.known import KNOWN_SUITES
+        from focat.reporting.terminal.contrast import show_known_suites
+
+        show_known_suites(KNOWN_SUITES)
+        raise typer.Exit
+
+
 def contrast_command(
     run: opt.RunFolder,
     overrides: opt.DecodingOverrides = None,
     *,
     suite: Annotated[
         list[Path],
-        opt.file("A suite: Voita et al., ContraPro and its relatives, JSONL. Repeatable."),
+        opt.file("A suite: Voita et al., ContraPro and its relatives, CTXPro, JSONL. Repeatable."),
     ],
+    list_suites: Annotated[
+        bool, typer.Option("--list", is_eager=True, callback=_list_suites, help="Say which suites are known, and stop.")
+    ] = False,
     context_source: opt.ContextSource = None,
     context_target: opt.ContextTarget = None,
     context_folder: Annotated[

@@ -13,7 +13,7 @@ from typing import get_args
 from focat._version import __version__
 from focat.choices import SCORING_RULES, MissingTarget, Precision, ScoringRule, SuiteContext
 from focat.config.schema import SearchSettings
-from focat.errors import FocatError
+from focat.errors import FocatError, ParameterError
 from focat.evaluation.contrastive import ContextConfig, preferred_candidate, score_instances, with_own_context
 from focat.evaluation.disc import Accuracy, by_distance, column_of, count, disc_of, pooled
 from focat.evaluation.generated_translations import GeneratedTranslation, translate_instances
@@ -26,6 +26,7 @@ from focat.evaluation.suites import (
     Suite,
     TextNormalization,
     context_files,
+    contrasts,
     read_suites,
 )
 from focat.evaluation.test_sets import translated_texts
@@ -66,7 +67,7 @@ class ContrastSetup:
     def signature(self, suites: Sequence[Suite], task: str = "contrast") -> str:
         """Return the signature of a figure, in the manner of sacrebleu: what it takes to obtain it again."""
         named = "+".join(suite.identity for suite in suites)
-        ties = "+".join(dict.fromkeys("wrong" if s.instances[0].strict else "first" for s in suites))
+        ties = "+".join(dict.fromkeys("wrong" if s.translated[0].strict else "first" for s in suites))
         how = f"rule:{self.rule}|ties:{ties}|" if task == "contrast" else ""
         if task != "contrast" or self.context.target_context == "own":
             how += f"beam:{self.search.beam}|penalty:{self.search.length_penalty}|"
@@ -84,7 +85,7 @@ class ScoredSuite:
     scores: Mapping[ScoringRule, Sequence[Sequence[float]]]
     """By scoring rule: of each candidate of each instance."""
     translations: Sequence[GeneratedTranslation] = ()
-    """One for each instance, if instances were translated."""
+    """One for each of `suite.translated`, if instances were translated."""
 
     def chosen(self, rule: ScoringRule) -> list[int]:
         """Return the candidate of each instance that the model prefers."""
@@ -126,7 +127,7 @@ def read_contrast_suites(
         languages = settings.data.source_language, settings.data.target_language
         context = ContextFolder(folder, languages, before)
     advice = "give context_source and context_target, or context_folder (or window = 1, to score without context)"
-    return read_suites(paths, context, advice if before > 0 else None)
+    return read_suites(paths, context, advice if before > 0 else None, generative=True)
 
 
 def run_contrast(
@@ -147,17 +148,18 @@ def run_contrast(
 
     for published in suites:
         suite = config.normalization.suite(published)
-        progress.log(f"{suite.name}: {len(suite.instances):,} instances, {suite.candidates:,} candidates")
+        progress.log(f"{suite.name}: {len(suite.translated):,} instances, {suite.candidates:,} candidates")
+        _check_target_context(suite, context)
         if config.target_context == "own" and context.target_before:
-            suite = replace(suite, instances=with_own_context(suite.instances, translate_context))
+            suite = _with_own_context(suite, translate_context)
         model, tokenizer = system.model, system.tokenizer
         with memory_errors(
             f"{suite.name}: its longest window does not fit into memory; shorten the text of that instance"
         ):
             scores = score_instances(model, tokenizer, suite.instances, context, config.precision, progress)
         translations: list[GeneratedTranslation] = []
-        if config.translate:
-            translations = translate_instances(model, tokenizer, suite.instances, context, search, progress)
+        if config.translate or suite.generative:
+            translations = translate_instances(model, tokenizer, suite.translated, context, search, progress)
         results.append(ScoredSuite(suite, scores, translations))
     digest = system.weights_digests[0]
     return results, ContrastSetup(config.rule, context, config.normalization, config.precision, digest, search)
@@ -167,12 +169,16 @@ def contrast_results(suites: Sequence[ScoredSuite], setup: ContrastSetup) -> Con
     """Return all accuracies: a section for each suite, and one over phenomena where there are several."""
     sections = []
     for scored in suites:
-        sections.append(_suite_section(scored, setup))
-        if scored.translations:
+        if scored.suite.generative:
+            sections.append(_forms_section(scored, setup))
+        if scored.suite.instances:
+            sections.append(_suite_section(scored, setup))
+        if scored.translations and not scored.suite.generative:
             sections.append(_translation_section(scored, setup))
-    phenomena = _counted(suites, setup.rule, lambda instance: instance.phenomenon)
+    contrastive = [scored for scored in suites if not scored.suite.generative]
+    phenomena = _counted(contrastive, setup.rule, lambda instance: instance.phenomenon)
     if len(phenomena) > 1:
-        sections.append(_phenomena_section(suites, phenomena, setup))
+        sections.append(_phenomena_section(contrastive, phenomena, setup))
     return ContrastResults(
         kind="contrast",
         version=__version__,
@@ -183,9 +189,9 @@ def contrast_results(suites: Sequence[ScoredSuite], setup: ContrastSetup) -> Con
                 format=scored.suite.kind,
                 sha256=scored.suite.sha256,
                 context_sha256=scored.suite.context_sha256 or None,
-                instances=len(scored.suite.instances),
+                instances=len(scored.suite.translated),
                 candidates=scored.suite.candidates,
-                accuracy={rule: scored.accuracy(rule) for rule in SCORING_RULES},
+                accuracy={rule: scored.accuracy(rule) for rule in SCORING_RULES if scored.suite.instances},
                 signature=setup.signature([scored.suite]),
             )
             for scored in suites
@@ -195,26 +201,50 @@ def contrast_results(suites: Sequence[ScoredSuite], setup: ContrastSetup) -> Con
 
 
 def instance_results(scored: ScoredSuite, rule: ScoringRule) -> list[InstanceResult]:
-    """Return the result on each instance of a suite: the lines of `focat contrast --instances`."""
+    """Return the result on each instance of a suite: the lines of `focat contrast --instances`.
+
+    Where translations are judged for an expected form (CTXPro), they decide what is correct.
+    """
+    suite = scored.suite
+    order = {instance.id: i for i, instance in enumerate(suite.instances)}
+    chosen = scored.chosen(rule)
     results = []
-    for i, (instance, chosen) in enumerate(zip(scored.suite.instances, scored.chosen(rule), strict=True)):
+    for number, instance in enumerate(suite.translated):
+        i = order.get(instance.id)
+        generated = scored.translations[number] if scored.translations else None
+        is_right = i is not None and chosen[i] == instance.right
+        if generated is not None and suite.generative:
+            is_right = generated.outcome == "right"
         result = InstanceResult(
-            suite=scored.suite.name,
+            suite=suite.name,
             id=instance.id,
             phenomenon=instance.phenomenon,
             distance=instance.distance,
             labels=dict(instance.labels),
             right=instance.right,
-            chosen=chosen,
-            correct=chosen == instance.right,
+            chosen=None if i is None else chosen[i],
+            correct=is_right,
             rule=rule,
-            scores={name: list(scores[i]) for name, scores in scored.scores.items()},
+            scores={} if i is None else {name: list(scores[i]) for name, scores in scored.scores.items()},
         )
-        if scored.translations:
-            generated = scored.translations[i]
+        if generated is not None:
             result = result.model_copy(update={"translation": generated.text, "produced": generated.outcome})
         results.append(result)
     return results
+
+
+def _check_target_context(suite: Suite, context: ContextConfig) -> None:
+    """Refuse to take the target context of a suite that has none, since windows would have no context at all."""
+    wanted = context.target_context == "gold" and context.target_before > 0 and context.pad_context is None
+    has_source = any(len(instance.source) > 1 for instance in suite.generative)
+    if wanted and has_source and not any(instance.target for instance in suite.generative):
+        problem = f"{suite.name} has context on the source only; take own, the model's translation of it"
+        raise ParameterError("target_context", "gold", problem)
+
+
+def _with_own_context(suite: Suite, translate: Callable[[Sequence[Sequence[str]]], list[list[str]]]) -> Suite:
+    own = with_own_context(suite.translated, translate)
+    return replace(suite, instances=contrasts(own), generative=own if suite.generative else ())
 
 
 def _suite_section(scored: ScoredSuite, setup: ContrastSetup) -> ContrastSection:
@@ -250,6 +280,26 @@ def _translation_section(scored: ScoredSuite, setup: ContrastSetup) -> ContrastS
         figures=tuple(figures),
         other_rules={},
         remarks=(),
+    )
+
+
+def _forms_section(scored: ScoredSuite, setup: ContrastSetup) -> ContrastSection:
+    """How often the expected form is produced, by rule and by distance: the measure of CTXPro's authors."""
+    suite = scored.suite
+    right = [translation.outcome == "right" for translation in scored.translations]
+    rules = count(suite.generative, right, lambda instance: str(instance.labels["rule"]))
+    distances = by_distance(suite.generative, right)
+    groups = [*rules.items(), *(distances.items() if len(distances) > 1 else ())]
+    figures = [accuracy.result(name) for name, accuracy in groups]
+    figures.append(Accuracy(sum(right), len(right)).result("all"))
+    without = len(suite.generative) - len(suite.instances)
+    remarks = [f"{without:,} instances have no other form to compare with"] if without else []
+    return ContrastSection(
+        title=f"{suite.name}: {len(suite.generative):,} translations, the expected form is produced",
+        signature=setup.signature([suite], "produced"),
+        figures=tuple(figures),
+        other_rules={},
+        remarks=tuple(remarks),
     )
 
 

@@ -103,6 +103,8 @@ def score_instances(
     progress: Progress = NULL_PROGRESS,
 ) -> dict[ScoringRule, list[list[float]]]:
     """Score the candidates of each instance by every rule. The model's own context must already be in the instances."""
+    if not instances:
+        return {rule: [] for rule in SCORING_RULES}
     groups = [candidate_group(instance, config, tokenizer) for instance in instances]
     scores = score_candidates(model, tokenizer, groups, precision, progress)
     ends = np.cumsum([len(instance.candidates) for instance in instances])[:-1]

@@ -17,6 +17,7 @@ from focat.decoding.engine import Engine
 from focat.decoding.requests import Request
 from focat.evaluation.contrastive import ContextConfig, candidate_group
 from focat.evaluation.results import Outcome
+from focat.evaluation.suites.ctxpro import contains_form
 from focat.evaluation.suites.instance import Instance
 from focat.model.transformer import Transformer
 from focat.progress import NULL_PROGRESS, Progress
@@ -42,9 +43,14 @@ def words(text: str) -> Counter[str]:
 def outcome(text: str, instance: Instance) -> Outcome:
     """Return which of the candidates a translation agrees with.
 
-    With annotated words: whether the right one occurs, and any of the wrong ones. Without, the words in which right
-    and wrong candidates differ are counted: most of them decide; as many of both is `both`.
+    With an expected form (CTXPro): whether it occurs, and else whether another form does. With annotated words: whether
+    the right one occurs, and any of the wrong ones. Without, the words in which right and wrong candidates differ are
+    counted: most of them decide; as many of both is `both`.
     """
+    if instance.expected is not None:
+        right_form = contains_form(text, instance.expected)
+        other_form = not right_form and any(contains_form(text, form) for form in instance.forms or ())
+        return _outcome(right_form, other_form)
     produced = words(text)
     pronouns = _annotated(instance)
     if pronouns is not None:

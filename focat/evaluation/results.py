@@ -31,7 +31,7 @@ Metric = Literal["BLEU", "chrF", "chrF++", "TER", "COMET"]
 Level = Literal["sentence", "fragment", "document"]
 Outcome = Literal["right", "wrong", "both", "neither"]
 """Which candidate a translation agrees with."""
-SuiteFormat = Literal["voita", "contrapro", "own"]
+SuiteFormat = Literal["voita", "contrapro", "ctxpro", "discevalmt", "own"]
 
 EVALUATION_KIND: Literal["focat evaluation"] = "focat evaluation"
 

@@ -11,7 +11,14 @@ from focat.corpus.prepare import prepare
 from focat.errors import FocatError
 from focat.evaluation.metrics import parse_metrics
 from focat.evaluation.quality import MetricConfig
-from focat.evaluation.suites import ContextFiles, Suite, contrapro_instances, read_suite, voita_instances
+from focat.evaluation.suites import (
+    ContextFiles,
+    Suite,
+    contrapro_instances,
+    contrastive_suite,
+    read_suite,
+    voita_instances,
+)
 from focat.experiments.plan import LoadedPlan, SuitePlan, TestPlan
 from focat.experiments.results import ResultStore, fingerprint
 from focat.files import digest_of, partial_file, read_json_object
@@ -138,4 +145,4 @@ def _load_suite(name: str, planned: SuitePlan) -> Suite:
     assert planned.path is not None
     source_file, target_file = planned.context_source, planned.context_target
     context = None if source_file is None or target_file is None else ContextFiles(source_file, target_file)
-    return read_suite(planned.path, context)
+    return contrastive_suite(read_suite(planned.path, context), planned.path)

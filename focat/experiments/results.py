@@ -306,6 +306,9 @@ def fingerprint(value: Any) -> Any:
         return [fingerprint(inner) for inner in value]
     if isinstance(value, Path):
         try:
+            if value.is_dir():
+                files = sorted(path for path in value.rglob("*") if path.is_file())
+                return [[str(path.relative_to(value)), sha256(path)] for path in files]
             return sha256(value)
         except OSError as error:
             raise FocatError(f"{value}: cannot be read: {error.strerror}") from None

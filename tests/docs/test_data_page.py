@@ -13,6 +13,7 @@ import pytest
 
 from focat.config import load_settings
 from focat.corpus.readers import read_documents
+from focat.evaluation.suites.known import KNOWN_SUITES
 from tests.corpus.test_paradocs import at, line
 from tests.corpus.test_subtitle_pairs import srt
 from tests.corpus.test_tables import write_dataset
@@ -126,3 +127,9 @@ def test_corpora_are_read_as_published(name: str, tmp_path: Path) -> None:
 
 def test_every_settings_file_of_the_page_is_tested() -> None:
     assert PAGE.files().keys() == PUBLISHED.keys()
+
+
+def test_every_known_suite_is_on_the_page() -> None:
+    for suite in KNOWN_SUITES:
+        assert suite.url in PAGE.text
+        assert all(f"`{file}`" in PAGE.text for file in suite.files), suite.name

@@ -110,6 +110,10 @@ def _write_suites(folder: Path) -> None:
         for language, lines, segment in (("en", source, "src segment"), ("de", target, "ref segment")):
             context = lines[i * each : i * each + 3][3 - before :]
             _write_lines(folder / "documents" / f"{stem}.{language}", [*context, entry[segment]])
+    form = {"src segment": "It is new.", "ref segment": "Sie ist neu.", "expected": "sie", "rule": "NOM.FEM.SING"}
+    name = "gender.opensubtitles.en-de.test"
+    (folder / f"{name}.json").write_text(json.dumps([form]), encoding="utf-8")
+    _write_lines(folder / name, ["Where is the lamp?<eos> It is new."])
     suite = {"source": ["Where is the lamp?", "It is new."], "target": ["Wo ist die Lampe?"], "right": 0}
     suite |= {"candidates": ["Sie ist neu.", "Er ist neu."]}
     (folder / "suite.jsonl").write_text(json.dumps(suite) + "\n", encoding="utf-8")

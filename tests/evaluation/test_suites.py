@@ -119,6 +119,10 @@ def test_context_in_another_order_than_the_suite(tmp_path):
     path = write(tmp_path / "x.json", entries)
     assert [i.source for i in read_suite(path, files).instances] == [[f"c{i}", f"It {i}."] for i in range(3)]
     assert [i.target for i in read_suite(path, files).instances] == [["C0"], ["C1"], ["C2"]]
+    for name in ("src", "trg"):  # as published: X.c1.context.src, X.c2.context.src, … share X.current.src
+        (tmp_path / f"x.context.{name}").rename(tmp_path / f"x.c1.context.{name}")
+    files = ContextFiles(tmp_path / "x.c1.context.src", tmp_path / "x.c1.context.trg")
+    assert [i.source for i in read_suite(path, files).instances] == [[f"c{i}", f"It {i}."] for i in range(3)]
     write(tmp_path / "x.current.src", "It 2.\n" * 2 + "It 7.\n" * 4)
     with pytest.raises(FocatError, match=r"x\.current\.trg, line 3: starts no entry of the suite"):
         read_suite(path, files)

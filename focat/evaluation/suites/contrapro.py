@@ -6,6 +6,7 @@ as the folder of subtitle documents from which those lines were taken.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,20 +29,14 @@ class Distractor(SuiteEntry):
     replacement: JsonValue = None
 
 
-class ContraProEntry(SuiteEntry):
-    """One entry of the published JSON; what is not a field here is kept as it is."""
+class SegmentEntry(SuiteEntry):
+    """A segment of OpenSubtitles with its translation; what is not a field here is kept as it is."""
 
     model_config = ConfigDict(extra="allow")
 
     source: Text = Field(alias="src segment")
     reference: Text = Field(alias="ref segment")
-    errors: Annotated[list[Distractor], Field(min_length=1)]
     distance: Distance = Field(None, alias="ante distance")
-
-    @property
-    def candidates(self) -> list[str]:
-        """The reference, then the distractors."""
-        return [self.reference, *(error.contrastive for error in self.errors)]
 
     @property
     def position(self) -> tuple[str, int]:
@@ -54,6 +49,17 @@ class ContraProEntry(SuiteEntry):
     def extra(self, name: str) -> JsonValue:
         """Return another field of the JSON; None if it is not there."""
         return (self.model_extra or {}).get(name)
+
+
+class ContraProEntry(SegmentEntry):
+    """One entry of the published JSON."""
+
+    errors: Annotated[list[Distractor], Field(min_length=1)]
+
+    @property
+    def candidates(self) -> list[str]:
+        """The reference, then the distractors."""
+        return [self.reference, *(error.contrastive for error in self.errors)]
 
     def instance(self, source: Sequence[str], target: Sequence[str], phenomenon: str, number: int) -> Instance:
         """Return the instance in the common form, in its context."""
@@ -78,7 +84,8 @@ class ContextFiles:
     """Context as text: equally many lines for each candidate, oldest first; the reference, then its distractors."""
 
     source: Path
-    target: Path
+    target: Path | None = None
+    """CTXPro has none."""
 
     def read(self, entries: Sequence[ContraProEntry]) -> Contexts:
         """Read the context of each entry.
@@ -86,12 +93,15 @@ class ContextFiles:
         The files of the French set are in another order than its JSON; its sentences, in files beside them, identify
         the lines.
         """
-        beside = [_beside(path) for path in (self.source, self.target)]
+        if self.target is None:
+            raise FocatError("give both of context_source and context_target, or neither")
+        paths = (self.source, self.target)
+        beside = [_beside(path) for path in paths]
         order = list(range(len(entries)))
         if all(path.exists() for path in beside):
             order = _order_of([list(read_lines(path)) for path in beside], entries, str(beside[1]))
         in_order = [entries[i] for i in order]
-        sides = [context_lines(list(read_lines(path)), in_order, str(path)) for path in (self.source, self.target)]
+        sides = [context_lines(list(read_lines(path)), in_order, str(path)) for path in paths]
         of_entry = dict(zip(order, zip(*sides, strict=True), strict=True))
         return [of_entry[i] for i in range(len(entries))]
 
@@ -104,7 +114,7 @@ class ContextFolder:
     languages: tuple[str, str]  # the endings of the two files of a document
     most: int = 15  # sentences that are kept
 
-    def read(self, entries: Sequence[ContraProEntry]) -> Contexts:
+    def read(self, entries: Sequence[SegmentEntry]) -> Contexts:
         """Read the context of each entry, by its `document id` and `segment id`."""
         if not self.folder.is_dir():
             raise FocatError(f"{self.folder}: no such folder; give the one that holds the documents")
@@ -123,7 +133,7 @@ class ContextFolder:
             contexts.append((_after_blank(source[kept]), _after_blank(target[kept])))
         return contexts
 
-    def _document(self, name: str, files: dict[str, Path], entry: ContraProEntry) -> tuple[list[str], list[str]]:
+    def _document(self, name: str, files: dict[str, Path], entry: SegmentEntry) -> tuple[list[str], list[str]]:
         sides = []
         for language in self.languages:
             names = [f"{stem}.{language}" for stem in (name.rpartition(".")[0], name) if stem]
@@ -181,9 +191,13 @@ def context_lines(lines: Sequence[str], entries: Sequence[ContraProEntry], where
 
 
 def _beside(path: Path) -> Path:
-    """Return the path of the sentences, X.current.src, beside X.context.src."""
+    """Return the path of the sentences, X.current.src, beside X.context.src or, as published, X.c3.context.src."""
     name, dot, rest = path.name.rpartition(".context.")
-    return path.with_name(f"{name}.current.{rest}") if dot else path / "none"
+    if not dot:
+        return path / "none"
+    own = path.with_name(f"{name}.current.{rest}")
+    shared = path.with_name(f"{re.sub(r'[.]c[0-9]+$', '', name)}.current.{rest}")
+    return own if own.exists() else shared
 
 
 def _order_of(sentences: Sequence[Sequence[str]], entries: Sequence[ContraProEntry], where: str) -> list[int]:
@@ -218,10 +232,10 @@ def _after_blank(lines: Sequence[str]) -> list[str]:
     return list(lines[begin:])
 
 
-def _counted_from(entries: Sequence[ContraProEntry], documents: dict[str, tuple[list[str], list[str]]]) -> int:
+def _counted_from(entries: Sequence[SegmentEntry], documents: dict[str, tuple[list[str], list[str]]]) -> int:
     """Return whether `segment id` counts from 1, as in ContraPro, or from 0, as in the French set, by the text."""
 
-    def mismatch(first: int) -> ContraProEntry | None:
+    def mismatch(first: int) -> SegmentEntry | None:
         return next((entry for entry in entries if not _is_at(entry, documents, first)), None)
 
     wrong = mismatch(1)
@@ -234,7 +248,7 @@ def _counted_from(entries: Sequence[ContraProEntry], documents: dict[str, tuple[
     return 1 if wrong is None else 0
 
 
-def _is_at(entry: ContraProEntry, documents: dict[str, tuple[list[str], list[str]]], first: int) -> bool:
+def _is_at(entry: SegmentEntry, documents: dict[str, tuple[list[str], list[str]]], first: int) -> bool:
     document, segment = entry.position
     source, i = documents[document][0], segment - first
     return 0 <= i < len(source) and _squeezed(source[i]) == _squeezed(entry.source)

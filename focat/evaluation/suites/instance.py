@@ -60,6 +60,7 @@ class Instance:
     id: int | str = 0
     labels: Mapping[str, JsonValue] = field(default_factory=dict)
     forms: Sequence[str] | None = None  # the word that each candidate is about; None if not annotated
+    expected: str | None = None  # CTXPro: the form that a right translation contains; `forms` are it and wrong ones
 
 
 @dataclass(frozen=True)
@@ -72,11 +73,17 @@ class Suite:
     sha256: str = ""  # of the text it was read from, whatever it was compressed with
     has_context: bool = True  # False: the context lies in other files, and none were given
     context_sha256: str = ""  # of the context that was read from other files
+    generative: Sequence[Instance] = ()  # CTXPro: all instances; their translations are judged, candidates or not
 
     @property
     def candidates(self) -> int:
         """The number of candidates of all instances."""
         return sum(len(instance.candidates) for instance in self.instances)
+
+    @property
+    def translated(self) -> Sequence[Instance]:
+        """The instances whose translations can be judged."""
+        return self.generative or self.instances
 
     @property
     def identity(self) -> str:
@@ -87,3 +94,8 @@ class Suite:
     def chance(self) -> float:
         """The accuracy of guessing, as a share."""
         return sum(1 / len(instance.candidates) for instance in self.instances) / len(self.instances)
+
+
+def contrasts(instances: Sequence[Instance]) -> list[Instance]:
+    """Return the instances that have a wrong candidate."""
+    return [instance for instance in instances if len(instance.candidates) > 1]

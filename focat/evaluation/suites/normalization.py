@@ -45,11 +45,14 @@ class TextNormalization:
             target=[*map(change, instance.target)],
             candidates=[*map(change, instance.candidates)],
             forms=None if instance.forms is None else [*map(change, instance.forms)],
+            expected=None if instance.expected is None else change(instance.expected),
         )
 
     def suite(self, suite: Suite) -> Suite:
         """Normalize all instances of a suite."""
-        return replace(suite, instances=[self.instance(instance) for instance in suite.instances])
+        return replace(
+            suite, instances=[*map(self.instance, suite.instances)], generative=[*map(self.instance, suite.generative)]
+        )
 
 
 AS_PUBLISHED = TextNormalization()

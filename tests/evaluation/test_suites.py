@@ -123,6 +123,15 @@ def test_context_in_another_order_than_the_suite(tmp_path):
         (tmp_path / f"x.context.{name}").rename(tmp_path / f"x.c1.context.{name}")
     files = ContextFiles(tmp_path / "x.c1.context.src", tmp_path / "x.c1.context.trg")
     assert [i.source for i in read_suite(path, files).instances] == [[f"c{i}", f"It {i}."] for i in range(3)]
+    twice = [entries[0] | {"document id": name} for name in ("b.fr", "a.fr")]  # the same sentences in two films
+    for name, text in {"context.src": "a\nb\n", "context.trg": "A\nB\n"}.items():
+        write(tmp_path / f"y.{name}", "".join(f"{line}\n" * 2 for line in text.split()))
+    for name, text in {"src": "It 0.\nIt 0.\n", "trg": "Er 0.\nSie schläft.\n"}.items():
+        write(tmp_path / f"y.current.{name}", text * 2)
+    both = read_suite(
+        write(tmp_path / "y.json", twice), ContextFiles(tmp_path / "y.context.src", tmp_path / "y.context.trg")
+    )
+    assert [i.source[0] for i in both.instances] == ["b", "a"]
     write(tmp_path / "x.current.src", "It 2.\n" * 2 + "It 7.\n" * 4)
     with pytest.raises(FocatError, match=r"x\.current\.trg, line 3: starts no entry of the suite"):
         read_suite(path, files)

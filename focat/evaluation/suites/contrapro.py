@@ -203,7 +203,8 @@ def _beside(path: Path) -> Path:
 def _order_of(sentences: Sequence[Sequence[str]], entries: Sequence[ContraProEntry], where: str) -> list[int]:
     """Return the order in which the sentences of entries, a line for each candidate, occur in two files."""
     waiting: dict[tuple[str, ...], list[int]] = {}
-    for i, entry in enumerate(entries):
+    # Entries with the same sentences, in different films, are in the order of their documents, as the set was written.
+    for i, entry in sorted(enumerate(entries), key=lambda pair: str(pair[1].extra("document id"))):
         waiting.setdefault(tuple(map(_squeezed, (entry.source, *entry.candidates))), []).append(i)
     sizes = {len(key) - 1 for key in waiting}
     pairs = [(_squeezed(source), _squeezed(target)) for source, target in zip(*sentences, strict=False)]

@@ -32,6 +32,7 @@ TEXTS = {
     "film.srt": "1\n00:00:01,000 --> 00:00:02,000\nWhere is the cat?\n\n2\n00:00:02,500 --> 00:00:04,000\nIt is old.\n",
     "talks.jsonl": '{"id": 7, "sentences": ["Where is the cat?", "It is old."]}\n',
     "app.po": 'msgid "Where is the cat?"\nmsgstr "Wo ist die Katze?"\n\nmsgid "It is <b>old</b>."\nmsgstr ""\n',
+    "app.xlf": "<xliff><file><trans-unit id='1'><source>It is <g id='1'>old</g>.</source></trans-unit></file></xliff>",
     "base.txt": "0.5\n0.7\n0.6\n",
     "focused.txt": "0.4\n0.7\n0.5\n",
 }

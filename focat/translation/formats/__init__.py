@@ -18,6 +18,7 @@ from focat.translation.formats.po import po_segments
 from focat.translation.formats.segments import FileSegment, FormatOptions
 from focat.translation.formats.subtitles import srt_segments, vtt_segments
 from focat.translation.formats.text import running_text_segments, text_segments
+from focat.translation.formats.xliff import xliff_segments
 
 __all__ = ["FORMATS", "FileSegment", "FormatOptions", "InputLines", "format_of", "read_segments"]
 
@@ -38,6 +39,7 @@ FORMATS = {
     "srt": Format((".srt",), srt_segments),
     "vtt": Format((".vtt",), vtt_segments),
     "po": Format((".po", ".pot"), po_segments),
+    "xliff": Format((".xlf", ".xliff"), xliff_segments),
 }
 
 

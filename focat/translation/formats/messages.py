@@ -11,13 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from focat.translation.formats.blocks import as_context, has_words, mended
 from focat.translation.formats.entities import Spelling
-from focat.translation.formats.placeholders import (
-    mask_placeholders,
-    required_phrases,
-    restore_placeholders,
-    without_placeholders,
-)
+from focat.translation.formats.placeholders import mask_placeholders, required_phrases, restore_placeholders
 from focat.translation.formats.text import paragraphs
 from focat.translation.inline import InlineText, Part, Tag
 from focat.translation.result import Translation
@@ -59,7 +55,7 @@ class Message:
 
     def write(self, translations: Sequence[Translation]) -> str:
         """The message with the translations of its sentences."""
-        following = map(_mended, translations)
+        following = map(mended, translations)
         escape = self._spelling.write if self._has_entities else str
         written = "".join(
             unit.text.render(next(following) if unit.translated else _same(unit.text), escape) for unit in self._units
@@ -69,12 +65,7 @@ class Message:
 
     def with_translation(self, translation: str, language: str) -> Iterator[InputSentence]:
         """The sentences as context, with their translations if as many are found; or else the whole message."""
-        texts = [sentence.text for sentence in Message(translation, language).sentences]
-        if len(texts) == len(self.sentences):
-            for sentence, text in zip(self.sentences, texts, strict=True):
-                yield InputSentence(sentence.text, translation=text)
-        elif texts and self.sentences:
-            yield InputSentence(" ".join(each.text for each in self.sentences), translation=" ".join(texts))
+        return as_context(self.sentences, [sentence.text for sentence in Message(translation, language).sentences])
 
     @cached_property
     def _marker(self) -> int | None:
@@ -116,11 +107,6 @@ class Message:
             yield _Unit(sentence, has_words(sentence.sentence.text))
 
 
-def has_words(text: str) -> bool:
-    """Whether there is anything to translate besides placeholders."""
-    return any(character.isalpha() for character in without_placeholders(text))
-
-
 def split_tags(text: str) -> Iterator[Part]:
     """Text and tags like those of HTML."""
     end = 0
@@ -133,11 +119,6 @@ def split_tags(text: str) -> Iterator[Part]:
         end = match.end()
     if end < len(text):
         yield text[end:]
-
-
-def _mended(translation: Translation) -> Translation:
-    text = restore_placeholders(translation.source, translation.text)
-    return translation if text == translation.text else replace(translation, text=text)
 
 
 def _same(text: InlineText) -> Translation:

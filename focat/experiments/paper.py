@@ -28,6 +28,11 @@ class PaperTable(BaseModel):
     columns: tuple[str, ...]
     rows: dict[str, tuple[float, ...]]
     literature: dict[str, tuple[float, ...]] = Field(default_factory=dict)
+    also: dict[str, tuple[float, ...]] = Field(default_factory=dict)
+    """Published systems that the paper's table does not have."""
+    compared: dict[str, str] = Field(default_factory=dict)
+    """Recipes, and the published system that each is a version of."""
+    notes: tuple[str, ...] = ()
     labels: dict[str, str] = Field(default_factory=dict)
     other_systems: bool = False
     other_columns: tuple[str, ...] = ()
@@ -45,7 +50,7 @@ class PaperTable(BaseModel):
     @property
     def all_rows(self) -> dict[str, tuple[float, ...]]:
         """The paper's own systems, then published ones."""
-        return {**self.rows, **self.literature}
+        return {**self.rows, **self.literature, **self.also}
 
     def row(self, name: str) -> dict[str, float]:
         """The figures of a row by column; none if the table does not have the row."""
@@ -53,6 +58,8 @@ class PaperTable(BaseModel):
 
     def is_covered_by(self, rows: list[str]) -> bool:
         """Whether a plan with these rows has what the table is about."""
+        if any(row in self.compared for row in rows):
+            return True
         return len(rows) >= self.min_rows and (self.requires is None or self.requires in rows)
 
 

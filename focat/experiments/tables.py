@@ -81,7 +81,7 @@ def _accuracy_tables(scores: PlanScores, first: bool) -> list[ResultTable]:
     in_paper = {name for table in paper().of_pair(plan.pair) for name in table.all_rows}
     tables = []
     for table in paper().of_pair(plan.pair):
-        own = [system for system in systems if plan.row_of(system) in table.rows]
+        own = [system for system in systems if plan.row_of(system) in (*table.rows, *table.compared)]
         if table.analysis or not table.is_covered_by([plan.row_of(system) for system in own]):
             continue
         shown = [s for s in systems if s in own or (table.other_systems and plan.row_of(s) not in in_paper)]
@@ -91,9 +91,12 @@ def _accuracy_tables(scores: PlanScores, first: bool) -> list[ResultTable]:
             label = table.labels.get(plan.row_of(system))
             title = plan.title_of(system)
             rows.append(_our_row(scores, system, columns, f"{title} ({label})" if label else title))
-            printed = _printed(scores, table, plan.row_of(system), columns)
-            rows += [ResultRow(system=_IN_THE_PAPER, paper=True, figures=printed)] if printed else []
-        for name in table.literature:
+            published = table.compared.get(plan.row_of(system))
+            printed = _printed(scores, table, published or plan.row_of(system), columns)
+            label = f"– {published}, as published" if published else _IN_THE_PAPER
+            rows += [ResultRow(system=label, paper=True, figures=printed)] if printed else []
+        beside = {table.compared.get(plan.row_of(system)) for system in shown}
+        for name in (name for name in (*table.literature, *table.also) if name not in beside):
             printed = _printed(scores, table, name, columns)
             rows.append(ResultRow(system=f"{name}, as published", paper=True, figures=printed))
         conflicts = _conflicts(scores, table, [plan.row_of(system) for system in shown], columns)
@@ -103,7 +106,7 @@ def _accuracy_tables(scores: PlanScores, first: bool) -> list[ResultTable]:
                 title=f"Table {table.number} of the paper: {table.about}{suffix}",
                 columns=tuple(columns),
                 rows=tuple(rows),
-                notes=(*notes, *conflicts),
+                notes=(*notes, *table.notes, *conflicts),
                 highest_is_best=True,
             )
         )

@@ -10,6 +10,7 @@ import pytest
 
 from focat.evaluation.metrics import measure
 from focat.evaluation.results import JsonResult
+from focat.experiments.paper import paper
 from focat.experiments.plan import Plan
 from focat.experiments.result_tables import SeedMean
 from focat.experiments.results import (
@@ -152,6 +153,23 @@ def test_the_papers_first_table() -> None:
     assert lines(eighth.markdown())["base"][-1] == "58.75"  # Disc_avg: the columns are of the same size
     assert any("47.67 printed; the columns give 43.67" in note for note in eighth.notes)
     assert json.loads(json.dumps(found.to_json()))["tables"][0]["rows"][1]["paper"] is True
+
+
+def test_compared_systems_stand_beside_the_published_ones() -> None:
+    """Table 4: our CADec with the published figures below it, the others after; and what is known about the table."""
+    phenomena = ("deixis", "lex_cohesion", "ellipsis_infl", "ellipsis_vp")
+    records = [contrast("mine", phenomenon, "1" * 4, "1110") for phenomenon in phenomena]
+    asked = plan("mine", pair="en-ru", against=[])
+    asked = asked.model_copy(update={"systems": {"mine": asked.systems["mine"].model_copy(update={"paper": "cadec"})}})
+    table = build_tables(asked, "Title", records).table(f"table4.{RULE}")
+    names = [row.system for row in table.rows]
+    assert names[:2] == ["mine", "– Voita et al. (2019), CADec, as published"]
+    assert names[2:] == [f"{name}, as published" for name in paper().of_pair("en-ru")[2].literature]
+    rows = lines(table.markdown())
+    assert rows["mine"] == ["75.00"] * 5
+    published = rows["*– Voita et al. (2019), CADec, as published*"]
+    assert published == ["*81.60*", "*58.10*", "*72.20*", "*80.00*", "*73.45*"]
+    assert any("retracted" in note for note in table.notes)
 
 
 def test_correction_takes_stars_away() -> None:

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 from focat._version import __version__
 from focat.errors import FocatError
 
-__all__ = ["FocatError", "InputSentence", "Model", "__version__", "load"]
+__all__ = ["FocatError", "InputSentence", "Model", "SubtitleOptions", "__version__", "load"]
 
 if TYPE_CHECKING:
     from focat.api import Model, load
+    from focat.translation.formats import SubtitleOptions
     from focat.translation.sentence import InputSentence
 else:
 
@@ -22,4 +23,8 @@ else:
             from focat.translation.sentence import InputSentence
 
             return InputSentence
+        if name == "SubtitleOptions":
+            from focat.translation.formats import SubtitleOptions
+
+            return SubtitleOptions
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

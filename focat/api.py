@@ -28,7 +28,7 @@ from focat.translation.arguments import (
     list_of,
     sentences_of,
 )
-from focat.translation.formats import FormatOptions
+from focat.translation.formats import FormatOptions, SubtitleOptions
 from focat.translation.formats.encodings import UTF8, encoding_name
 from focat.translation.jobs import STDOUT, Job, JobStats, run_job
 from focat.translation.options import TranslateOptions
@@ -140,6 +140,7 @@ class Model:
         encoding: str | None = None,
         output_encoding: str = UTF8,
         all_entries: bool = False,
+        subtitles: SubtitleOptions | None = None,
         **options: Unpack[TranslateOptions],
     ) -> JobStats:
         """Translate a file as `focat translate` does; an interrupted translation is resumed.
@@ -155,13 +156,16 @@ class Model:
             encoding: that of the input; found out if not given.
             output_encoding: that of the output.
             all_entries: replace translations that a PO or XLIFF file has already, too.
+            subtitles: length of lines and the like, if the file has subtitles.
             options: as of `translator`.
         """
         for name, path in (("input", input), ("output", output)):
             check_type(name, path, str | Path, "a path")
         check_type("progress", progress, Progress, "a Progress")
         check_options(
-            options, "format", "split", "scores", "overwrite", "progress", "encoding", "output_encoding", "all_entries"
+            options,
+            *("format", "split", "scores", "overwrite", "progress"),
+            *("encoding", "output_encoding", "all_entries", "subtitles"),
         )
         encodings = (
             None if encoding is None else encoding_name("encoding", encoding),
@@ -169,7 +173,9 @@ class Model:
         )
         languages = self.settings.data.source_language, self.settings.data.target_language
         nbest = options.get("nbest") or self.settings.decoding.nbest
-        written = FormatOptions(scores, nbest, overwrite, split, languages, all_entries, encodings[1])
+        written = FormatOptions(
+            scores, nbest, overwrite, split, languages, all_entries, encodings[1], subtitles or SubtitleOptions()
+        )
         longest = self.settings.decoding.max_line_bytes
         job = Job(Path(input), Path(output), format, written, overwrite, longest, *encodings)
         return run_job(job, self.translator(**options), self._digests(), progress)

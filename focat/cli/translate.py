@@ -34,6 +34,18 @@ def translate_command(
     all_entries: Annotated[
         bool, opt.flag("--all", "PO, XLIFF: replace translations that are there already, too.")
     ] = False,
+    line_length: Annotated[
+        int | None, typer.Option(min=1, help="Subtitles: characters of a line; report lines that are longer.")
+    ] = None,
+    max_lines: Annotated[
+        int | None, typer.Option(min=1, help="Subtitles: lines of a cue; report cues that have more.")
+    ] = None,
+    reading_speed: Annotated[
+        float | None, typer.Option(min=1, help="Subtitles: characters a second; report cues that need a greater speed.")
+    ] = None,
+    keep_sounds: Annotated[
+        bool, opt.flag("--keep-sounds", "Subtitles: leave [door slams], (SIGHS), ANN: and lines with ♪ as they are.")
+    ] = False,
     context: opt.ContextOption = None,
     unconstrained: opt.Unconstrained = False,
     window: opt.WindowSize = None,
@@ -61,6 +73,7 @@ def translate_command(
     from dataclasses import asdict
 
     from focat.api import load
+    from focat.translation.formats import SubtitleOptions
 
     files, overrides = opt.split_overrides(arguments or [])
     if len(files) > 1:
@@ -84,6 +97,7 @@ def translate_command(
         encoding=encoding,
         output_encoding=output_encoding,
         all_entries=all_entries,
+        subtitles=SubtitleOptions(line_length, max_lines, reading_speed, keep_sounds),
         context=context,
         constrained=not unconstrained,
         window=window,

@@ -127,8 +127,8 @@ class JobStats:
     """Lines whose translation reached the maximum length."""
     shortened: int = 0
     """Sentences that lost context because their window was too long."""
-    lost: dict[str, list[int]] = field(default_factory=dict)
-    """Lines of which something could not be kept, by what was lost."""
+    noted: dict[str, list[int]] = field(default_factory=dict)
+    """Lines of which the format has something to say, by what that is."""
 
     def add(self, segment: FileSegment, translations: list[Translation]) -> None:
         """Count a segment."""
@@ -138,8 +138,8 @@ class JobStats:
             self.chunked.append(segment.line)
         if any(translation.truncated for translation in translations):
             self.truncated.append(segment.line)
-        if segment.lost:
-            self.lost.setdefault(segment.lost, []).append(segment.line)
+        for what, line in segment.notes(translations):
+            self.noted.setdefault(what, []).append(line)
 
     def notes(self) -> Iterator[str]:
         """Lines for the user about what was hard."""
@@ -149,8 +149,8 @@ class JobStats:
             yield f"translation truncated at the maximum length: {_lines(self.truncated)}"
         if self.shortened:
             yield f"windows that were too long and lost context: {self.shortened:,}"
-        for what, lines in self.lost.items():
-            yield f"{what} could not be kept: {_lines(lines)}"
+        for what, lines in self.noted.items():
+            yield f"{what}: {_lines(lines)}"
 
 
 def run_job(job: Job, translator: Translator, weights: list[str], progress: Progress) -> JobStats:
@@ -203,7 +203,10 @@ def _identity(job: Job, translator: Translator, weights: list[str]) -> dict[str,
         "version of focat": __version__,
         "input": None if job.readable_once else sha256(job.input),
         "encoding": job.encoding,
-        "format": [job.format_name, job.options.split, job.options.languages, job.options.all_entries],
+        "format": [
+            *(job.format_name, job.options.split, job.options.languages),
+            *(job.options.all_entries, job.options.subtitles.keep_sounds),
+        ],
         "weights": weights,
         "windows": translator.windows.model_dump(),
         "search settings": translator.settings.model_dump(),

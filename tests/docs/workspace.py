@@ -30,6 +30,7 @@ TEXTS = {
     "talk.txt": "Where is the cat?\nIt is old.\n\nTom sleeps.\n",
     "book.txt": "Tom sleeps. He is old.\n",
     "film.srt": "1\n00:00:01,000 --> 00:00:02,000\nWhere is the cat?\n\n2\n00:00:02,500 --> 00:00:04,000\nIt is old.\n",
+    "film.ass": "[Events]\nDialogue: 0,0:00:01.00,0:00:02.00,Default,,0,0,0,,{\\i1}Where{\\i0} is\\Nthe cat?\n",
     "talks.jsonl": '{"id": 7, "sentences": ["Where is the cat?", "It is old."]}\n',
     "app.po": 'msgid "Where is the cat?"\nmsgstr "Wo ist die Katze?"\n\nmsgid "It is <b>old</b>."\nmsgstr ""\n',
     "app.xlf": "<xliff><file><trans-unit id='1'><source>It is <g id='1'>old</g>.</source></trans-unit></file></xliff>",

@@ -170,13 +170,14 @@ def test_notes_name_the_lines_that_were_hard() -> None:
     plain = Translation("a", "b")
     for line in range(1, 8):
         hard = Translation("a", "b", chunks=1 + (line < 7), truncated=line < 6, shortened=line == 1)
-        stats.add(FileSegment(line, ["a", "a"], str, lost="styling" if line == 3 else None), [plain, hard])
+        noted = [("more than 2 lines", line + 1)] if line == 3 else []
+        stats.add(FileSegment(line, ["a", "a"], str, notes=lambda _, noted=noted: noted), [plain, hard])
     assert (stats.sentences, stats.shortened) == (14, 1)
     assert list(stats.notes()) == [
         "too long for the model, translated in chunks: lines 1, 2, 3, 4, 5 and 1 more",
         "translation truncated at the maximum length: lines 1, 2, 3, 4, 5",
         "windows that were too long and lost context: 1",
-        "styling could not be kept: line 3",
+        "more than 2 lines: line 4",
     ]
     easy = JobStats()
     easy.add(FileSegment(1, ["a"], str), [plain])

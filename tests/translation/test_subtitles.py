@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from focat.errors import FocatError
-from focat.translation.formats.subtitles import break_lines
 from tests.translation.test_formats import SRT, VTT, same, sentences, translated
 
 TIMING = "00:00:01,000 --> 00:00:02,000"
@@ -103,18 +102,3 @@ def test_tags_without_end_take_no_time(text: str, tmp_path: Path) -> None:
     start = time.process_time()
     translated(f"1\n{TIMING}\n{text} Hi.\n", "srt", lambda _: "Ho.", tmp_path)
     assert time.process_time() - start < 5  # quadratic time would be more than a minute
-
-
-def test_a_cue_of_thousands_of_words_takes_no_time() -> None:
-    start = time.process_time()
-    found = break_lines("word " * 20_000, 2, 42)
-    assert time.process_time() - start < 5
-    assert " ".join(found).split() == ["word"] * 20_000
-    assert max(map(len, found)) <= 42
-
-
-def test_a_line_within_the_width_is_better_than_a_balanced_one_over_it() -> None:
-    """By length alone, `aaaaaa bbb, | ccc d` would cost least: a break after a clause is preferred."""
-    assert break_lines("aaaaaa bbb, ccc d", 2, 11) == ["aaaaaa bbb,", "ccc d"]
-    assert break_lines("aaaaaa bbb, ccc d", 2, 10) == ["aaaaaa", "bbb, ccc d"]
-    assert break_lines("aaaa bbbb, cc dd", 2, 9) == ["aaaa", "bbbb,", "cc dd"]

@@ -15,12 +15,12 @@ from focat.errors import FocatError, ParameterError
 from focat.translation.formats.jsonl import jsonl_segments
 from focat.translation.formats.lines import InputLines
 from focat.translation.formats.po import po_segments
-from focat.translation.formats.segments import FileSegment, FormatOptions
-from focat.translation.formats.subtitles import srt_segments, vtt_segments
+from focat.translation.formats.segments import FileSegment, FormatOptions, SubtitleOptions
+from focat.translation.formats.subtitles import ass_segments, srt_segments, vtt_segments
 from focat.translation.formats.text import running_text_segments, text_segments
 from focat.translation.formats.xliff import xliff_segments
 
-__all__ = ["FORMATS", "FileSegment", "FormatOptions", "InputLines", "format_of", "read_segments"]
+__all__ = ["FORMATS", "FileSegment", "FormatOptions", "InputLines", "SubtitleOptions", "format_of", "read_segments"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ FORMATS = {
     "vtt": Format((".vtt",), vtt_segments),
     "po": Format((".po", ".pot"), po_segments),
     "xliff": Format((".xlf", ".xliff"), xliff_segments),
+    "ass": Format((".ass", ".ssa"), ass_segments),
 }
 
 

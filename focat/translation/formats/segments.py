@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
+from focat.errors import ParameterError
 from focat.translation.formats.encodings import UTF8
 from focat.translation.result import Alternative, Translation
 from focat.translation.sentence import Sentence
@@ -22,13 +23,33 @@ class FileSegment:
     """Render the segment with translations, one for each sentence."""
     ends_document: bool = False
     """Whether a document ends here."""
-    lost: str | None = None
-    """What of it cannot be kept, to be reported to the user."""
+    notes: Callable[[Sequence[Translation]], Iterable[tuple[str, int]]] = lambda _: ()
+    """What the user is told of it at the end of the job, and of which line."""
 
 
 def verbatim(line: int, text: str, ends_document: bool = False) -> FileSegment:
     """A segment that is copied as it is."""
     return FileSegment(line, (), lambda _: text, ends_document)
+
+
+@dataclass(frozen=True)
+class SubtitleOptions:
+    """How the cues of subtitles are laid out, and what in them is not translated."""
+
+    line_length: int | None = None
+    """Characters of a line; if not given, 42 or as many as the longest line of the original cue."""
+    max_lines: int | None = None
+    """Lines of a cue."""
+    reading_speed: float | None = None
+    """Characters a second; cues that need a greater speed are reported."""
+    keep_sounds: bool = False
+    """Leave what is not spoken as it is: `[door slams]`, `(SIGHS)`, `ANN:`, and lines with ♪."""
+
+    def __post_init__(self) -> None:
+        for name in ("line_length", "max_lines", "reading_speed"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < 10_000:
+                raise ParameterError(name, value, "should be a number from 1 to 9,999")
 
 
 @dataclass(frozen=True)
@@ -47,6 +68,7 @@ class FormatOptions:
     """Translate entries of PO and XLIFF files that have a translation, too."""
     encoding: str = UTF8
     """Of the output: formats that name their encoding must name this one."""
+    subtitles: SubtitleOptions = field(default_factory=SubtitleOptions)
 
     @property
     def plain(self) -> bool:

@@ -1,0 +1,49 @@
+"""Timing lines of SRT and WebVTT, by which the text of cues is found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from focat.translation.formats.lines import InputLines
+
+ARROW = "-->"
+_TIME = r"-?(?:\d+:)?\d+:\d{1,3}(?:[.,]\d{1,3})?"
+_TIMING = re.compile(rf"\ufeff?\s*({_TIME})\s*-->\s*({_TIME})(?:\s.*)?$")
+# a mistyped timing: a time and some other arrow, or two times and nothing else
+_NEARLY_TIMING = re.compile(
+    r"\s*\d[\d\s]*[:.,][\d\s:.,;<]*(?:[-‐‑–—−=]\s*)+>|\s*(?:\d+\s*:\s*\d+\s*:\s*\d+[\s.,;<\d]*[-‐‑–—−=>]*\s*){2}$"
+)
+
+
+def bounded(lines: InputLines) -> Iterator[str]:
+    """The lines; an error if there is more text between two timings than a line may have, since it is in memory."""
+    characters = 0
+    for line in lines.with_any_end():
+        characters = 0 if _TIMING.match(line) else characters + len(line)
+        if characters > lines.limit.bytes:
+            raise lines.error(f"no timing in the last {lines.limit.bytes:,} characters; {lines.limit.remedy}")
+        yield line
+
+
+def read_timing(line: str, lines: InputLines) -> tuple[float, float] | None:
+    """When a cue begins and ends, in seconds, if this line is the timing of one.
+
+    Raises:
+        FocatError: it is a mistyped one, so that its cue would be text of another.
+    """
+    if match := _TIMING.match(line):
+        return _seconds(match[1]), _seconds(match[2])
+    if ARROW in line or _NEARLY_TIMING.match(line):
+        raise lines.error(f"{line.strip()[:80]}: is no timing like `00:00:01,000 --> 00:00:02,000`; correct it")
+    return None
+
+
+def _seconds(time: str) -> float:
+    """Seconds; a negative time, as editors write when they shift a file, is before the film."""
+    if time.startswith("-"):
+        return -_seconds(time[1:])
+    seconds = 0.0
+    for part in time.replace(",", ".").split(":"):
+        seconds = 60 * seconds + float(part)
+    return seconds

@@ -157,7 +157,7 @@ def test_a_job_reports_once_and_writes_utf8(model: Model, tmp_path: Path) -> Non
 def test_what_the_output_cannot_hold(model: Model, tmp_path: Path) -> None:
     """One line before anything is translated, if it stands in the input; nothing is written."""
     (tmp_path / "in.vtt").write_text("WEBVTT\n\nNOTE →\n\n00:01.000 --> 00:02.000\nWhere is it?\n")
-    problem = r"out.vtt: '→' \(U\+2192\), near line 5 of the input, does not exist in cp1252; choose another"
+    problem = r"out.vtt: '→' \(U\+2192\), near line 3 of the input, does not exist in cp1252; choose another"
     with pytest.raises(FocatError, match=problem):
         model.translate_file(tmp_path / "in.vtt", tmp_path / "out.vtt", output_encoding="cp1252")
     assert [file.name for file in tmp_path.iterdir()] == ["in.vtt"]

@@ -198,7 +198,7 @@ class TextEncoder:
         self._begun = False
 
     def encode(self, text: str, line: int) -> bytes:
-        """The bytes of a text, which belongs to this line of the input.
+        """The bytes of a text, which begins at this line of the input.
 
         Raises:
             FocatError: the encoding does not have one of its characters.
@@ -211,6 +211,7 @@ class TextEncoder:
             return self._encoder.encode(text)
         except UnicodeEncodeError as error:
             character = error.object[error.start]
+            line += error.object.count("\n", 0, error.start)
             raise FocatError(
                 f"{self._path}: {character!r} (U+{ord(character):04X}), near line {line} of the input, does not exist "
                 f"in {self._encoding}; choose another output encoding, such as utf-8"

@@ -15,6 +15,7 @@ from focat.translation.formats.subtitles.writer import Block, BlockWriter, CuePi
 from focat.translation.inline import InlineText, Part, Tag
 from focat.translation.splitting import separator_of
 
+_LINE_END = re.compile(r"\r\n?|\n")
 _MAX_PAUSE = 3.0  # seconds between two cues of one sentence
 _MAX_CUES = 6  # of a sentence: speech without punctuation is cut there
 _MAX_CHARACTERS = 400
@@ -44,8 +45,9 @@ def cue_segments(items: Iterable[str | Cue], syntax: Syntax, options: FormatOpti
                 block.append(item)
             else:
                 yield verbatim(line, item)
+            line += len(_LINE_END.findall(item))
             continue
-        line = item.line
+        line = item.line + len(_LINE_END.findall(item.text))
         cue = CuePieces(item, parse_cue(item, syntax, options.subtitles), syntax)
         if joiner.continued_by(cue):
             joiner.join(cue)

@@ -10,6 +10,8 @@ TargetContext = Literal["regenerate", "reuse", "none"]
 TARGET_CONTEXTS: tuple[TargetContext, ...] = get_args(TargetContext)
 SuiteContext = Literal["gold", "own", "none"]
 """Where target context comes from in a contrastive suite: the suite, the model's translation of its source, nowhere."""
+ContextControl = Literal["real", "random", "fixed"]
+"""Whose context a sentence has: its own, that of another sentence, or one and the same for all (Li et al., 2020)."""
 MissingTarget = Literal["shorter", "source"]
 """Where a suite has less target context than source context: shorten the window, or keep all of the source."""
 ScoringRule = Literal["current-sum", "current-mean", "window-mean"]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from focat.choices import MissingTarget, ScoreFormat, SuiteContext
+from focat.choices import ContextControl, MissingTarget, ScoreFormat, SuiteContext
 from focat.cli import options as opt
 
 
@@ -41,6 +41,10 @@ def contrast_command(
     target_context: Annotated[
         SuiteContext, typer.Option(help="gold (the suite's), own (the model's translation of it) or none.")
     ] = "gold",
+    control: Annotated[
+        ContextControl,
+        typer.Option("--context", help="real, random (of another instance) or fixed (one for all): what does it gain?"),
+    ] = "real",
     window: opt.WindowSize = None,
     missing_target: Annotated[
         MissingTarget, typer.Option(help="Where target context is missing: shorter windows, or keep all of the source.")
@@ -77,7 +81,7 @@ def contrast_command(
 
     normalization = TextNormalization(detokenise, lowercase)
     config = ContrastConfig(
-        rule, target_context, window, missing_target, pad_context, normalization, precision, translate
+        rule, target_context, window, missing_target, pad_context, normalization, precision, translate, control
     )
     check_output_file(instances, overwrite)
     suites = read_contrast_suites(suite, Run.open(run), window, context_source, context_target, context_folder)

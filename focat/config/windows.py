@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, model_validator
 
+from focat.choices import ContextControl
 from focat.config.sections import SettingsSection
 from focat.errors import ParameterError
 
@@ -26,11 +27,16 @@ class WindowSettings(SettingsSection):
     sampling: Literal["fixed", "random"] = "fixed"
     """`random` draws the number of context sentences of each window anew in each epoch, from none to all
     (multi-resolution training)."""
+    context: ContextControl = "real"
+    """Context of training and of losses: that of the document; or, to find out what a system gains from the context
+    itself, that of another window drawn at random in each epoch, or of one and the same window (Li et al., 2020)."""
     max_tokens: Annotated[int, Field(ge=8)] = 1024
     """Longest window, in tokens of one side. A longer one loses its farthest context sentences first."""
 
     @model_validator(mode="after")
     def _target_within_source(self) -> WindowSettings:
+        if self.context != "real" and self.after:
+            raise ValueError(f"context: {self.context} needs after: 0")
         for name in ("before", "after"):
             wanted, limit = getattr(self, f"target_{name}"), getattr(self, name)
             if wanted is not None and wanted > limit:

@@ -11,10 +11,16 @@ from pathlib import Path
 from typing import get_args
 
 from focat._version import __version__
-from focat.choices import SCORING_RULES, MissingTarget, Precision, ScoringRule, SuiteContext
+from focat.choices import SCORING_RULES, ContextControl, MissingTarget, Precision, ScoringRule, SuiteContext
 from focat.config.schema import SearchSettings
 from focat.errors import FocatError, ParameterError
-from focat.evaluation.contrastive import ContextConfig, preferred_candidate, score_instances, with_own_context
+from focat.evaluation.contrastive import (
+    ContextConfig,
+    preferred_candidate,
+    score_instances,
+    with_control,
+    with_own_context,
+)
 from focat.evaluation.disc import Accuracy, by_distance, column_of, count, disc_of, pooled
 from focat.evaluation.generated_translations import GeneratedTranslation, translate_instances
 from focat.evaluation.results import ContrastResults, ContrastSection, InstanceResult, Outcome, SuiteResult
@@ -50,6 +56,8 @@ class ContrastConfig:
     precision: Precision = "float32"
     translate: bool = False
     """Whether to translate instances too, and to judge the translations."""
+    control: ContextControl = "real"
+    """Whose context instances have: their own, another's, or one and the same."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +147,9 @@ def run_contrast(
         The scored suites, and how they were scored.
     """
     windows, search = system.settings.windows.of_size(config.window), system.settings.decoding
-    context = ContextConfig.of(windows, config.target_context, config.missing_target, config.pad_context)
+    context = ContextConfig.of(
+        windows, config.target_context, config.missing_target, config.pad_context, config.control
+    )
     results = []
 
     def translate_context(documents: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -148,6 +158,11 @@ def run_contrast(
 
     for published in suites:
         suite = config.normalization.suite(published)
+        suite = replace(
+            suite,
+            instances=with_control(suite.instances, config.control),
+            generative=with_control(suite.generative, config.control),
+        )
         progress.log(f"{suite.name}: {len(suite.translated):,} instances, {suite.candidates:,} candidates")
         _check_target_context(suite, context)
         if config.target_context == "own" and context.target_before:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from focat.choices import SCORING_RULES, MissingTarget, Precision, ScoringRule, SuiteContext
+from focat.choices import SCORING_RULES, ContextControl, MissingTarget, Precision, ScoringRule, SuiteContext
 from focat.config.schema import WindowSettings
 from focat.corpus.tokenizer import Tokenizer
 from focat.evaluation.prefix_scoring import CandidateGroup, score_candidates
@@ -15,6 +15,7 @@ from focat.evaluation.suites.instance import Instance
 from focat.model.transformer import Transformer
 from focat.progress import NULL_PROGRESS, Progress
 from focat.windows.builder import cut_window
+from focat.windows.splitmix64 import splitmix64
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class ContextConfig:
     """Text in place of every missing context sentence, on either side; the paper's authors have `...`."""
     max_tokens: int = 1024
     """Longest window, in tokens of one side; a longer one loses its oldest sentences."""
+    control: ContextControl = "real"
+    """Whose context instances have; see `with_control`."""
 
     @classmethod
     def of(
@@ -41,13 +44,16 @@ class ContextConfig:
         target_context: SuiteContext = "gold",
         missing_target: MissingTarget = "shorter",
         pad_context: str | None = None,
+        control: ContextControl = "real",
     ) -> ContextConfig:
         """Return the context that windows with these settings have."""
-        return cls(windows.before, windows.target[0], target_context, missing_target, pad_context, windows.max_tokens)
+        before, target_before = windows.before, windows.target[0]
+        return cls(before, target_before, target_context, missing_target, pad_context, windows.max_tokens, control)
 
     def __str__(self) -> str:
         missing = self.missing_target if self.pad_context is None else self.pad_context
-        return f"window:{self.before + 1}to{self.target_before + 1}|context:{self.target_context}|missing:{missing}"
+        context = self.target_context if self.control == "real" else f"{self.control}-{self.target_context}"
+        return f"window:{self.before + 1}to{self.target_before + 1}|context:{context}|missing:{missing}"
 
 
 def context_of(instance: Instance, config: ContextConfig) -> tuple[list[str], list[str]]:
@@ -119,3 +125,20 @@ def with_own_context(
     contexts = [context for context in contexts if context]
     own = dict(zip(contexts, translate(contexts), strict=True))
     return [replace(instance, target=own.get(tuple(instance.source[:-1]), [])) for instance in instances]
+
+
+def with_control(instances: Sequence[Instance], control: ContextControl) -> list[Instance]:
+    """Give instances the context of others: what a system gains without the right context (Li et al., 2020).
+
+    `random` gives each the context of another, always the same; `fixed` gives all that of the first which has the most.
+    """
+    if control == "real" or not instances:
+        return list(instances)
+    donors = np.argsort(splitmix64(len(instances), 8), kind="stable")
+    if control == "fixed":
+        donors = np.full(len(instances), max(range(len(instances)), key=lambda i: len(instances[i].source)))
+    given = [(instances[donor].source[:-1], instances[donor].target) for donor in donors]
+    return [
+        replace(instance, source=[*source, instance.source[-1]], target=target)
+        for instance, (source, target) in zip(instances, given, strict=True)
+    ]

@@ -30,6 +30,20 @@ class Span:
     first: Indices  # (windows,)
     last: Indices  # (windows,)
     lengths: Indices  # (windows,) in tokens: every sentence and what closes it
+    foreign: tuple[Indices, Indices] | None = None  # (windows,) each: first and end of context that is from elsewhere
+
+    def before(self, rows: Indices, current: Indices) -> Indices:
+        """Sentences in front of the current ones of these windows."""
+        own = current - self.first[rows]
+        return own if self.foreign is None else own + self.foreign[1][rows] - self.foreign[0][rows]
+
+    def addresses(self, sentences: Sentences, rows: Indices, index: Indices) -> Indices:
+        """Where the tokens of windows `rows` lie in the store; `index` counts in each window, and may be 2-D."""
+        own = sentences.offsets[self.first[rows]]
+        if self.foreign is None:
+            return own + index
+        first, end = (sentences.offsets[each[rows]] for each in self.foreign)
+        return np.where(index < end - first, first + index, own + index - (end - first))
 
 
 @dataclass(frozen=True)
@@ -65,9 +79,41 @@ def cut_windows(split: Split, settings: WindowSettings, seed: int = 0, epoch: in
         before, after = np.where(can_shrink, fewer_before, before), np.where(can_shrink, fewer_after, after)
         shortened |= can_shrink
     fits = ~too_long
-    return CorpusWindows(
+    windows = CorpusWindows(
         current[fits], _select(source, fits), _select(target, fits), int((shortened & fits).sum()), current[too_long]
     )
+    return windows if settings.context == "real" else _with_foreign_context(split, settings, windows, seed, epoch)
+
+
+def _with_foreign_context(
+    split: Split, settings: WindowSettings, windows: CorpusWindows, seed: int, epoch: int
+) -> CorpusWindows:
+    """Give each window the context of another one; none where the two together would be too long."""
+    current, before = windows.current, windows.current - windows.source.first
+    if settings.context == "random":
+        donors = np.argsort(splitmix64(len(windows), seed, epoch, 7), kind="stable")
+    else:
+        donors = np.full(len(windows), before.argmax() if len(windows) else 0)
+    spans = []
+    for sentences, real in ((split.source, windows.source), (split.target, windows.target)):
+        own = _span(sentences, current, current)
+        foreign = real.first[donors], current[donors]
+        tokens = sentences.offsets[foreign[1]] - sentences.offsets[foreign[0]]
+        spans.append(Span(own.first, own.last, own.lengths + tokens, foreign))
+    too_long = (spans[0].lengths > settings.max_tokens) | (spans[1].lengths > settings.max_tokens)
+    source, target = (
+        _without_foreign(split_side, span, too_long)
+        for split_side, span in zip((split.source, split.target), spans, strict=True)
+    )
+    return CorpusWindows(current, source, target, int(too_long.sum()), windows.too_long)
+
+
+def _without_foreign(sentences: Sentences, span: Span, rows: NDArray[np.bool_]) -> Span:
+    """Take the context away from some windows."""
+    assert span.foreign is not None
+    first, end = span.foreign
+    removed = np.where(rows, sentences.offsets[end] - sentences.offsets[first], 0)
+    return Span(span.first, span.last, span.lengths - removed, (np.where(rows, end, first), end))
 
 
 def gather_batch(split: Split, windows: CorpusWindows, rows: Indices, source_length: int, target_length: int) -> Batch:
@@ -81,13 +127,13 @@ def gather_batch(split: Split, windows: CorpusWindows, rows: Indices, source_len
 
 
 def _pad_side(sentences: Sentences, span: Span, rows: Indices, current: Indices, length: int) -> PaddedSequences:
-    first, lengths = span.first[rows], span.lengths[rows]
+    lengths = span.lengths[rows]
     column = np.arange(length)
     # A window is one slice of the store, so one gather cuts out the whole batch.
-    tokens = sentences.tokens.take(sentences.offsets[first][:, None] + column, mode="clip")
+    tokens = sentences.tokens.take(span.addresses(sentences, rows[:, None], column), mode="clip")
     tokens = np.where(column < lengths[:, None], tokens, PAD).astype(np.int64)  # (windows, length)
     tokens[np.arange(len(rows)), lengths - 1] = END  # in place of the last sentence's separator
-    return PaddedSequences(*map(torch.from_numpy, (tokens, segments_of(tokens), current - first)))
+    return PaddedSequences(*map(torch.from_numpy, (tokens, segments_of(tokens), span.before(rows, current))))
 
 
 def _window_sizes(count: int, settings: WindowSettings, seed: int, epoch: int) -> tuple[Indices, Indices]:

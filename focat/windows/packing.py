@@ -85,7 +85,7 @@ def gather_packed(split: Split, windows: CorpusWindows, rows: Indices, shape: Pa
 def _pack_side(
     sentences: Sentences, span: Span, rows: Indices, current: Indices, capacity: int, shape: PackedShape
 ) -> PackedSequences:
-    first, lengths = span.first[rows], span.lengths[rows]
+    lengths = span.lengths[rows]
     total = int(lengths.sum())
     missing = capacity - total - BLOCK * np.arange(shape.bounds - len(rows))
     padding = np.clip(missing, 0, BLOCK)  # lengths of the windows that it is cut into
@@ -94,13 +94,13 @@ def _pack_side(
     window = np.repeat(np.arange(len(all_lengths)), all_lengths)  # (capacity,)
     index = np.arange(capacity) - bounds[window]
     tokens = np.full(capacity, PAD, np.int64)
-    tokens[:total] = sentences.tokens[sentences.offsets[first][window[:total]] + index[:total]]
+    tokens[:total] = sentences.tokens[span.addresses(sentences, rows[window[:total]], index[:total])]
     tokens[bounds[1 : len(rows) + 1] - 1] = END  # in place of the last sentence's separator
     closes = tokens == SEPARATOR
     before = np.cumsum(closes) - closes
     segments = np.where(tokens == PAD, -1, before - before[bounds[window]])
     currents = np.zeros(shape.bounds, np.int64)
-    currents[: len(rows)] = current - first
+    currents[: len(rows)] = span.before(rows, current)
     return PackedSequences(
         torch.from_numpy(tokens)[None],
         torch.from_numpy(segments)[None],

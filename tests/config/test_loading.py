@@ -242,7 +242,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         ("training: {beam: 4}", "training.beam = 4: there is no such setting; did you mean decoding.beam?"),
         ("model: {label_smoothng: 0.1}", "did you mean objective.label_smoothing?"),
         # Nothing near: the names that there are.
-        ("windows: {xyzzy: 1}", "there is no such setting (here: after, before, max_tokens, sampling,"),
+        ("windows: {xyzzy: 1}", "there is no such setting (here: after, before, context, max_tokens, sampling,"),
         # Values.
         ("model: {norm: pst}", "model.norm = pst: should be 'post' or 'pre'; did you mean post?"),
         (

@@ -17,6 +17,7 @@ from focat.evaluation.contrastive import (
     context_of,
     preferred_candidate,
     score_instances,
+    with_control,
     with_own_context,
 )
 from focat.evaluation.disc import (
@@ -406,3 +407,20 @@ def test_what_is_translated_is_the_current_sentence_after_its_context(contrast_r
     assert request.source[-1] == END
     assert request.sentences == 3
     assert found[0].text == found[1].text
+
+
+def test_context_of_other_instances():
+    """Every context is used once at random, and one for all if it is fixed; current sentences and answers stay."""
+    given = [instance(source=[f"s{i}", f"x{i}"], target=[f"t{i}"], right=i % 2) for i in range(40)]
+    assert with_control(given, "real") == given
+    shuffled = with_control(given, "random")
+    assert [each.source[-1] for each in shuffled] == [each.source[-1] for each in given]
+    assert [each.right for each in shuffled] == [each.right for each in given]
+    assert sorted(each.source[0] for each in shuffled) == sorted(each.source[0] for each in given)
+    assert sum(a.source[0] == b.source[0] for a, b in zip(shuffled, given, strict=True)) < 5
+    assert all(each.source[0][1:] == each.target[0][1:] for each in shuffled)  # both sides of the same
+    longest = instance(source=["a", "b", "c"], target=["A", "B"])
+    fixed = with_control([*given, longest], "fixed")
+    assert {tuple(each.source[:-1]) for each in fixed} == {("a", "b")}
+    assert {tuple(each.target) for each in fixed} == {("A", "B")}
+    assert "context:random-gold" in str(ContextConfig(3, 3, control="random"))

@@ -38,6 +38,12 @@ def tokens_of(sentences: Sentences, chosen: list[int]) -> tuple[list[int], list[
     return tokens, segments
 
 
+def joined(sentences: Sentences, chosen: list[int]) -> list[int]:
+    """The tokens of a window of these sentences, of which one may be there twice."""
+    tokens = [token for sentence in chosen for token in (*sentences[sentence].tolist(), SEPARATOR)]
+    return [*tokens[:-1], END]
+
+
 def slow_windows(split: Split, settings: WindowSettings, seed: int, epoch: int) -> tuple[list[SlowWindow], list[int]]:
     """All windows, and the sentences that are longer than a window may be."""
     windows, too_long = [], []
@@ -227,3 +233,37 @@ def test_scramble_equals_the_reference(count: int, keys: list[int]) -> None:
     for key in keys:
         (state,) = reference_splitmix64(state + key, 1)
     assert splitmix64(count, *keys).tolist() == reference_splitmix64(state, count)
+
+
+@many
+@given(
+    split=splits,
+    settings=window_settings(),
+    context=st.sampled_from(["random", "fixed"]),
+    seed=st.integers(0, 5),
+)
+def test_foreign_context_is_that_of_another_window(
+    split: Split, settings: WindowSettings, context: str, seed: int
+) -> None:
+    """Each window keeps its current sentence; its context is that of some real window, the same one if it is fixed."""
+    real = settings.model_copy(update={"after": 0, "target_after": None})
+    controlled = cut_windows(split, real.model_copy(update={"context": context}), seed, 3)
+    contexts = [(window.source[:-1], window.target[:-1]) for window in slow_windows(split, real, seed, 3)[0]]
+    assert controlled.current.tolist() == cut_windows(split, real, seed, 3).current.tolist()
+    found = []
+    for row, current in enumerate(controlled.current.tolist()):
+        lengths = [int(side.lengths[row]) for side in (controlled.source, controlled.target)]
+        assert max(lengths) <= real.max_tokens
+        batch = gather_batch(split, controlled, np.array([row]), *lengths)
+        possible = []
+        for source, target in [*contexts, ([], [])]:
+            sides = [(split.source, batch.source, source), (split.target, batch.target, target)]
+            if all(
+                side.tokens[0].tolist() == joined(sentences, [*chosen, current]) and int(side.current[0]) == len(chosen)
+                for sentences, side, chosen in sides
+            ):
+                possible.append((tuple(source), tuple(target)))
+        found.append(set(possible))
+    assert all(found)
+    if context == "fixed" and found:
+        assert set.intersection(*(each | {((), ())} for each in found))

@@ -13,6 +13,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 
 from focat.config.data import NormalisationSettings, TokenizerSettings
 from focat.corpus.vocabulary import SPECIALS
+from focat.corpus.word_boundaries import WordBoundaries, word_boundaries
 from focat.errors import FocatError
 from focat.files import read_json_object, sha256, write_atomic, write_json
 from focat.hardware import cores
@@ -59,6 +61,11 @@ class Vocabulary:
     def encode(self, text: str) -> list[int]:
         """The tokens of one sentence; never a special id."""
         return [piece + SPECIALS for piece in self._pieces.encode(_escape(self.normalise(text)))]
+
+    @cached_property
+    def word_boundaries(self) -> WordBoundaries:
+        """Where words begin and end between tokens."""
+        return word_boundaries([self.piece(token) for token in range(SPECIALS, self.size)])
 
     def encode_phrase(self, text: str) -> list[int]:
         """The tokens of a part of a sentence, as they are at its beginning and after a space."""

@@ -7,33 +7,18 @@ can be captured as a CUDA graph.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from focat.corpus.vocabulary import PAD, SEPARATOR
 from focat.decoding.constraints import next_token_mask
+from focat.decoding.phrase_search import PhraseSearch
 from focat.decoding.selection import Candidates, Selector
+from focat.decoding.tensor_struct import TensorStruct, gather_beams
 
 IDLE = -1  # request id of a row that only fills up the batch
-
-Struct = TypeVar("Struct", bound="TensorStruct")
-
-
-class TensorStruct:
-    """Base of dataclasses of tensors whose first dimension is the window."""
-
-    def map(self: Struct, function: Callable[[Tensor], Tensor]) -> Struct:
-        """Apply a function to every tensor."""
-        return type(self)(*(function(getattr(self, field.name)) for field in fields(self)))  # type: ignore[arg-type]
-
-    def copy_(self: Struct, other: Struct) -> None:
-        """Copy the values of another of the same shape, in place."""
-        for field in fields(self):  # type: ignore[arg-type]
-            getattr(self, field.name).copy_(getattr(other, field.name))
 
 
 @dataclass
@@ -73,9 +58,20 @@ class BeamSearch:
     """The search through a batch of windows, one token at a time."""
 
     def __init__(
-        self, state: BeamState, max_length: int, nbest: int, length_penalty: float, single_start: bool
+        self,
+        state: BeamState,
+        max_length: int,
+        nbest: int,
+        length_penalty: float,
+        single_start: bool,
+        phrases: PhraseSearch | None = None,
     ) -> None:
-        """`single_start`: begin with one hypothesis, since identical ones would stay identical (unless sampled)."""
+        """Begin a search.
+
+        Args:
+            single_start: begin with one hypothesis, since identical ones would stay identical (unless sampled).
+            phrases: selects candidates instead, where windows require phrases.
+        """
         count, beam = state.closed.shape
         device = state.closed.device
         self.live, self.ended = (
@@ -88,6 +84,7 @@ class BeamSearch:
             for _ in range(2)
         )
         self.state, self.nbest, self.length_penalty, self.single_start = state, nbest, length_penalty, single_start
+        self.phrases = phrases
         self.reset()
 
     def reset(self) -> None:
@@ -125,6 +122,8 @@ class BeamSearch:
         """Drop all other windows; replaces the tensors."""
         for name in ("live", "ended", "state"):
             setattr(self, name, getattr(self, name).map(lambda values: values[windows]))
+        if self.phrases:
+            self.phrases = self.phrases.keep(windows)
 
     @property
     def last_tokens(self) -> Tensor:
@@ -148,8 +147,12 @@ class BeamSearch:
             For each row, the row it continues: (windows · beam,).
         """
         state = self.state
-        mask = next_token_mask(state.closed, state.empty, state.step, state.max_length, state.sentences)
-        ends, live = select(self.live.rank, logits, mask)
+        limits = state.closed, state.empty, state.step, state.max_length, state.sentences
+        if self.phrases:
+            mask, (ends, live) = self.phrases.select(self.live.rank, logits, *limits)
+        else:
+            mask = next_token_mask(*limits)
+            ends, live = select(self.live.rank, logits, mask)
         length = state.step + 1
         score = ends.total / length**self.length_penalty
         self._merge_ended(self.live.extend(ends, self._next_index, mask.forced, score), length)
@@ -165,7 +168,8 @@ class BeamSearch:
 
     @property
     def _structs(self) -> tuple[TensorStruct, ...]:
-        return self.live, self.ended, self.state
+        structs = self.live, self.ended, self.state
+        return (*structs, self.phrases.phrases) if self.phrases else structs
 
     @property
     def _next_index(self) -> Tensor:
@@ -195,9 +199,3 @@ class BeamSearch:
 def _at(values: Tensor, index: Tensor) -> Tensor:
     """Values (windows, beam, length) at one index of each window, (windows, 1): (windows, beam)."""
     return values.gather(2, index[..., None].expand(-1, values.shape[1], 1))[..., 0]
-
-
-def gather_beams(values: Tensor, beams: Tensor) -> Tensor:
-    """Values (windows, beam, …) of the chosen hypotheses, (windows, count)."""
-    index = beams.view(*beams.shape, *(1 for _ in values.shape[2:]))
-    return values.gather(1, index.expand(-1, -1, *values.shape[2:]))

@@ -79,13 +79,17 @@ class BucketShape:
     source: int  # source tokens of a window
     columns: int  # KV cache entries of a window
     max_length: int  # tokens of a hypothesis
+    phrases: int = 0  # size of the automata of required phrases; 0 without any
 
     @classmethod
-    def for_batch(cls, windows: int, source: int, prefix: int, max_length: int, beam: int) -> BucketShape:
+    def for_batch(
+        cls, windows: int, source: int, prefix: int, max_length: int, beam: int, phrases: int = 0
+    ) -> BucketShape:
         """The bucket of a batch: sizes rounded up, so that similar batches share it."""
         max_length = round_to_bucket(max_length, _LENGTH_MULTIPLE)
         columns = round_to_bucket(prefix + beam * max_length, _LENGTH_MULTIPLE)
-        return cls(round_to_bucket(windows), round_to_bucket(source, _LENGTH_MULTIPLE), columns, max_length)
+        phrases = round_to_bucket(phrases, _LENGTH_MULTIPLE) if phrases else 0
+        return cls(round_to_bucket(windows), round_to_bucket(source, _LENGTH_MULTIPLE), columns, max_length, phrases)
 
     @property
     def area(self) -> int:
@@ -97,7 +101,9 @@ class BucketShape:
         return BucketShape(*map(max, astuple(self), astuple(other)))
 
     def fits(self, other: BucketShape) -> bool:
-        """Whether it holds another shape without being much larger."""
+        """Whether it holds another shape without being much larger; searches without phrases are kept apart."""
+        if bool(self.phrases) != bool(other.phrases):
+            return False
         return self == self.union(other) and self.area <= _MAX_EXCESS * other.area
 
 

@@ -138,7 +138,8 @@ class ContinuousBatching:
         prefix = 1 + max(len(scheduled.request.prefix) for scheduled in requests)
         source = max(len(scheduled.request.source) for scheduled in requests)
         max_length = max(scheduled.max_length for scheduled in requests) + self._stride  # the last stride may overshoot
-        shape = BucketShape.for_batch(len(requests), source, prefix, max_length, self._runner.beam)
+        phrases = max(scheduled.phrases_size for scheduled in requests)
+        shape = BucketShape.for_batch(len(requests), source, prefix, max_length, self._runner.beam, phrases)
         buffers = self.pool.smallest_fitting(shape)
         buffers.clear()
         self._slots = SlotTable.empty(buffers.shape.windows)
@@ -161,6 +162,7 @@ class ContinuousBatching:
             len(request.source) <= shape.source
             and columns <= shape.columns
             and scheduled.max_length <= shape.max_length
+            and scheduled.phrases_size <= shape.phrases
         )
 
     def _admit(self, buffers: DecodeBuffers, slots: NDArray[np.int64], requests: list[ScheduledRequest]) -> None:
@@ -182,7 +184,7 @@ class ContinuousBatching:
         prefix = min(prefix, shape.columns)
         # sampling needs all random numbers of a window, beam search only space for the first token
         max_length = shape.max_length if self._runner.settings.sample else 1
-        bucket = BucketShape(windows, min(source, shape.source), prefix, max_length)
+        bucket = BucketShape(windows, min(source, shape.source), prefix, max_length, shape.phrases)
         buffers = self.prefill_pool.get_or_create(bucket)
         self._runner.prefill_into(buffers, requests, prefix, self.graphs)
         return buffers

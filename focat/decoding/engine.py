@@ -14,12 +14,13 @@ Results do not depend on which requests are decoded together.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
 
 from focat.config.schema import SearchSettings
+from focat.corpus.word_boundaries import WordBoundaries
 from focat.decoding.continuous_batching import ContinuousBatching
 from focat.decoding.model_runner import NAN_SCORES, Finished, ModelRunner
 from focat.decoding.requests import Hypothesis, Request, ScheduledRequest
@@ -46,14 +47,17 @@ class Engine:
         settings: SearchSettings,
         static: bool | None = None,
         stride: int = _STRIDE,
+        boundaries: Callable[[], WordBoundaries] | None = None,
     ) -> None:
         """Prepare the models.
 
         Args:
             static: decode in static buffers with captured CUDA graphs; by default, on a GPU.
             stride: steps between two checks of which windows are finished.
+            boundaries: finds where words begin and end in the target, for required phrases; by default, every token is
+                a word.
         """
-        self._use(ModelRunner(models, settings), static, stride)
+        self._use(ModelRunner(models, settings, boundaries), static, stride)
 
     def _use(self, runner: ModelRunner, static: bool | None, stride: int) -> None:
         self._runner, self._stride = runner, stride

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -16,15 +17,18 @@ from torch import Tensor
 
 from focat.config.schema import SearchSettings
 from focat.corpus.vocabulary import END
+from focat.corpus.word_boundaries import WordBoundaries
 from focat.decoding.beam import IDLE, BeamSearch, BeamState
 from focat.decoding.buffers import BucketShape, DecodeBuffers, PrefillBatch, SearchState, to_device_async
 from focat.decoding.constraints import min_length
 from focat.decoding.cuda_graphs import CudaGraphRunner
 from focat.decoding.linear import Int8Linear, PackedLinear, can_pack, replace_linear
+from focat.decoding.phrase_search import PhraseSearch, PhraseState
+from focat.decoding.phrases import PhraseCompiler
 from focat.decoding.requests import Hypothesis, Request, ScheduledRequest
 from focat.decoding.scheduler import micro_batches
 from focat.decoding.selection import Selector, beam_topk, sample
-from focat.errors import FocatError
+from focat.errors import FocatError, ParameterError
 from focat.model import EncoderOutput, Transformer, TreeKVCache
 from focat.windows.batch import PaddedSequences
 from focat.windows.segments import segments_of
@@ -39,11 +43,18 @@ Finished = tuple[int, list[Hypothesis]]
 class ModelRunner:
     """One model, or an ensemble of several, with the settings of the search."""
 
-    def __init__(self, models: Sequence[Transformer], settings: SearchSettings) -> None:
+    def __init__(
+        self,
+        models: Sequence[Transformer],
+        settings: SearchSettings,
+        boundaries: Callable[[], WordBoundaries] | None = None,
+    ) -> None:
+        """`boundaries`: where words begin and end, for required phrases; by default, every token is a word."""
         self.models = [model.eval() for model in models]
         self.projections: list[Callable[[Tensor], Tensor]] = [model.project for model in models]
         self.settings, self.beam = settings, settings.hypotheses
         self.device = models[0].output_weight.device
+        self._find_boundaries = boundaries
         if settings.int8 and self.device.type != "cpu":
             raise FocatError("decoding.int8: only CPUs compute with eight-bit integers here; leave it out on a GPU")
         if settings.int8 or all(map(can_pack, self.models)):
@@ -59,10 +70,20 @@ class ModelRunner:
 
     def schedule(self, id: int, request: Request) -> ScheduledRequest:
         """Work out what scheduling needs to know about a request."""
-        shortest = min_length(request.sentences, request.prefix_sentences, request.starts_sentence)
+        closed, empty = request.prefix_sentences, request.starts_sentence
+        shortest = min_length(request.sentences, closed, empty)
+        phrases = None
+        if request.required:
+            if self.settings.sample:
+                raise ParameterError("sample", True, "samples cannot be made to contain phrases; search without it")
+            segment, free = request.required_segment, request.sentences is None
+            opened = free or segment == closed
+            phrases = self._compiler.start(request.required, segment, request.open_sentence if opened else ())
+            has_word = free or empty or not opened  # in `shortest`
+            shortest += phrases.need - (has_word and phrases.need > 0)
         relative = int(self.settings.max_length_ratio * len(request.source)) + self.settings.max_length_offset
         max_length = max(relative if request.max_length is None else request.max_length, shortest)
-        return ScheduledRequest(id, request, max_length, request.remaining_source())
+        return ScheduledRequest(id, request, max_length, request.remaining_source(), phrases)
 
     # ------------------------------------------------------------------------------------------------ prefill
 
@@ -80,7 +101,9 @@ class ModelRunner:
         caches = [
             TreeKVCache.concatenate(of_model, columns) for of_model in zip(*(part[0] for part in parts), strict=True)
         ]
-        state = SearchState(self._new_search(self._initial_state(requests, max_length), max_length), caches)
+        phrases = self._initial_phrases(requests) if any(scheduled.phrases for scheduled in requests) else None
+        search = self._new_search(self._initial_state(requests, max_length), max_length, phrases)
+        state = SearchState(search, caches)
         self._decode_first(state.search, torch.cat([logits for _, logits in parts]))
         for cache in caches:
             cache.expand_beams(self.beam)
@@ -96,6 +119,8 @@ class ModelRunner:
         filled = [*requests, *(requests[0] for _ in range(buffers.shape.windows - len(requests)))]
         search, shape = buffers.search, buffers.shape
         search.state.copy_(self._initial_state(filled, shape.max_length))
+        if search.phrases:
+            search.phrases.phrases.copy_(self._initial_phrases(filled, shape.phrases).phrases)
         search.reset()
         search.mark_idle_from(len(requests))
         batch = PrefillBatch.collate([scheduled.request for scheduled in filled], shape.source, prefix)
@@ -115,7 +140,9 @@ class ModelRunner:
         """New static buffers with idle rows."""
         current = torch.zeros(shape.windows, dtype=torch.long, device=self.device)
         source, prefixes = (current.new_zeros(shape.windows, length) for length in (shape.source, shape.columns))
-        state = self._initial_state([self.schedule(IDLE, Request([END]))] * shape.windows, shape.max_length)
+        idle = [self.schedule(IDLE, Request([END]))] * shape.windows
+        state = self._initial_state(idle, shape.max_length)
+        phrases = self._initial_phrases(idle, shape.phrases) if shape.phrases else None
         caches = []
         for model in self.models:
             side = PaddedSequences(source.clone(), source.clone(), current.clone())
@@ -125,7 +152,7 @@ class ModelRunner:
                     EncoderOutput(hidden, side, current.clone(), hidden), self.beam, capacity=shape.columns
                 )
             )
-        search = self._new_search(state, shape.max_length)
+        search = self._new_search(state, shape.max_length, phrases)
         return DecodeBuffers(search, caches, shape, PrefillBatch(source, current, prefixes))
 
     def _read(self, batch: PrefillBatch) -> tuple[list[TreeKVCache], Tensor]:
@@ -168,6 +195,18 @@ class ModelRunner:
 
     # ------------------------------------------------------------------------------------------------ state
 
+    @cached_property
+    def _compiler(self) -> PhraseCompiler:
+        """What compiles phrases; the boundaries of words are asked for with the first of them."""
+        size = self.models[0].output_weight.shape[0]
+        everywhere = WordBoundaries(np.ones(size, np.bool_), np.ones(size, np.bool_))
+        return PhraseCompiler(self._find_boundaries() if self._find_boundaries else everywhere)
+
+    @cached_property
+    def _boundaries(self) -> list[Tensor]:
+        known = self._compiler.boundaries
+        return [torch.from_numpy(each).to(self.device) for each in (known.before, known.after)]
+
     def _initial_state(self, requests: Sequence[ScheduledRequest], max_length: int) -> BeamState:
         plain, count = [scheduled.request for scheduled in requests], len(requests)
         return BeamState(
@@ -182,9 +221,14 @@ class ModelRunner:
             uniforms=self._uniforms([scheduled.sampling_seed for scheduled in requests], max_length),
         )
 
-    def _new_search(self, state: BeamState, max_length: int) -> BeamSearch:
+    def _initial_phrases(self, requests: Sequence[ScheduledRequest], size: int | None = None) -> PhraseSearch:
+        state = PhraseState.collate([scheduled.phrases for scheduled in requests], self.beam, size)
+        return PhraseSearch(state.map(lambda values: to_device_async(values, self.device)), *self._boundaries)
+
+    def _new_search(self, state: BeamState, max_length: int, phrases: PhraseSearch | None) -> BeamSearch:
         settings = self.settings
-        return BeamSearch(state, max_length, settings.nbest, settings.length_penalty, single_start=not settings.sample)
+        single_start = not settings.sample
+        return BeamSearch(state, max_length, settings.nbest, settings.length_penalty, single_start, phrases)
 
     def _column(self, values: Sequence[int]) -> Tensor:
         return to_device_async(torch.tensor(values), self.device)[:, None]  # (windows, 1)

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from focat.corpus.vocabulary import SEPARATOR
-
-Phrases = tuple[tuple[tuple[int, ...], ...], ...]
-"""Phrases, each with its forms, each of them tokens."""
+from focat.decoding.phrases import Phrases, RequiredPhrases
 
 
 @dataclass(frozen=True)
@@ -41,6 +39,19 @@ class Request:
     def starts_sentence(self) -> bool:
         """Whether the first decoded token is the first one of a sentence."""
         return not self.prefix or self.prefix[-1] == SEPARATOR
+
+    @property
+    def required_segment(self) -> int:
+        """Segment of the target that must contain the phrases; -1 for the last one of any number."""
+        if self.sentences is None:
+            return -1
+        return self.sentences - 1 if self.required_in is None else self.required_in
+
+    @property
+    def open_sentence(self) -> Sequence[int]:
+        """Tokens of the prefix that belong to the first sentence that is decoded."""
+        closed = max((i + 1 for i, token in enumerate(self.prefix) if token == SEPARATOR), default=0)
+        return self.prefix[closed:]
 
     def remaining_source(self) -> int:
         """Source tokens whose translation is not part of the prefix."""
@@ -76,11 +87,18 @@ class ScheduledRequest:
     """Most tokens to decode."""
     remaining_source: int
     """Source tokens whose translation is not part of the prefix: an estimate of the work that is left."""
+    phrases: RequiredPhrases | None = None
+    """The phrases that it requires, compiled."""
 
     @property
     def read_length(self) -> int:
         """Tokens to read before decoding starts: source and prefix."""
         return len(self.request.source) + len(self.request.prefix)
+
+    @property
+    def phrases_size(self) -> int:
+        """Size of the automaton of its phrases; 0 without any."""
+        return self.phrases.size if self.phrases else 0
 
     @property
     def sampling_seed(self) -> int:

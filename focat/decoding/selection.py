@@ -56,12 +56,18 @@ def beam_topk(totals: Tensor, logits: Tensor, mask: NextTokenMask) -> Selection:
     options = scores.shape[2]
     total, best = (totals[..., None] + scores).flatten(1).topk(2 * beam)  # (windows, 2 · beam)
     found = Candidates(best // options, tokens.flatten(1).gather(1, best), scores.flatten(1).gather(1, best), total)
+    ends, live, _ = split_by_end(found, beam)
+    return ends, live
+
+
+def split_by_end(found: Candidates, beam: int) -> tuple[Candidates, Candidates, Tensor]:
+    """Of 2 · beam candidates, the best first: those that end, those that continue, and the indices of the latter."""
     ends = found.token == END
-    rank = torch.arange(2 * beam, device=total.device)
+    rank = torch.arange(2 * beam, device=ends.device)
     continuing = (rank + 2 * beam * ends).topk(beam, largest=False).indices  # unique keys: no ties
     live = found.map(lambda values: values.gather(1, continuing))
     first = found.map(lambda values: values[:, :beam])
-    return first.where(first.token == END), live.where(live.token != END)
+    return first.where(first.token == END), live.where(live.token != END), continuing
 
 
 def top_words(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:

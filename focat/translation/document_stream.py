@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from focat.config.schema import SearchSettings, WindowSettings
 from focat.corpus.tokenizer import Tokenizer
-from focat.decoding.requests import Phrases, Request
+from focat.decoding.phrases import Phrases
+from focat.decoding.requests import Request
 from focat.translation.chunks import Chunk, split_into_chunks
 from focat.translation.phrases import encode_by_chunk
 from focat.translation.sentence_decoder import DecodedSentence

@@ -6,7 +6,7 @@ import bisect
 from collections.abc import Sequence
 
 from focat.corpus.tokenizer import Vocabulary
-from focat.decoding.requests import Phrases
+from focat.decoding.phrases import Phrases
 from focat.translation.chunks import Chunk
 
 _CARRIER = "("  # a phrase after it has the tokens that it has after any punctuation, without a space

@@ -99,7 +99,7 @@ class Translator:
         self.reuse = context == "reuse" and windows.target[0] > 0
         """Whether sentences of a document wait for each other's translations."""
         prepared = [_with_windows(model, windows) for model in models]
-        self.engine = Engine(prepared, search)
+        self.engine = Engine(prepared, search, boundaries=lambda: tokenizer.target.word_boundaries)
         self._aligner = prepared[0]
         self.decoder = EngineDecoder(self.engine, constrained)
         self.jobs = JobBuilder(tokenizer, windows, search, self.reuse, constrained)

@@ -89,22 +89,24 @@ def slow_phrase_beam(
 ) -> list[tuple[float, list[int]]]:
     """(score, tokens) of the finished hypotheses, the best first."""
     rules = _Rules(request, limit, words)
-    live: list[tuple[float, list[int]]] = [(0.0, [])]
+    live: list[tuple[float, list[int], float]] = [(0.0, [], 0.0)]  # the last: of its open phrase, without its first
     ended: list[tuple[float, list[int]]] = []
     while live and len(ended) < beam:
         found = []
-        for total, tokens in live:
+        for total, tokens, inside in live:
             following = log_probabilities(models, request, [*tokens, END])[-1].tolist()
-            found += [(total + following[t], [*tokens, t]) for t in rules.next_tokens(tokens, following, beam)]
-        found.sort(reverse=True)
-        ranks: dict[int, int] = {}
+            for token in rules.next_tokens(tokens, following, beam):
+                new, score = [*tokens, token], following[token]
+                found.append((total + score, new, inside + score if rules.goes_on(tokens, new) else 0.0))
+        found.sort(key=lambda each: each[0] - 0.9 * each[2], reverse=True)
+        ranks: dict[str, int] = {}
         order = []
-        for i, (_, tokens) in enumerate(found):
-            bank, last = rules.bank(tokens)
+        for i, (_, tokens, _) in enumerate(found):
+            bank = rules.bank(tokens)
             ranks[bank] = ranks.get(bank, -1) + 1
-            order.append((ranks[bank], not last, i))
-        found = [found[i] for _, _, i in sorted(order)]
-        ended += [(t / len(tokens) ** penalty, tokens) for t, tokens in found[:beam] if tokens[-1] == END]
+            order.append((ranks[bank], i))
+        found = [found[i] for _, i in sorted(order)]
+        ended += [(t / len(tokens) ** penalty, tokens) for t, tokens, _ in found[:beam] if tokens[-1] == END]
         live = [each for each in found if each[1][-1] != END][:beam]
     return sorted(ended, reverse=True)[:beam]
 
@@ -115,15 +117,21 @@ class _Rules:
         self.segment = request.required_segment
         self.whole = self.phrases.lack([]).need
 
-    def bank(self, tokens: list[int]) -> tuple[int, bool]:
-        """The bank of a hypothesis, and whether it is the last one."""
+    def bank(self, tokens: list[int]) -> str:
+        """The bank of a hypothesis."""
+        lack = self._lack(tokens)
+        return "all" if lack.left == 0 else "open" if lack.open else "other"
+
+    def goes_on(self, tokens: list[int], new: list[int]) -> bool:
+        """Whether a hypothesis is inside of a phrase, and its continuation goes on with it."""
+        now, then = self._lack(tokens), self._lack(new)
+        return now.open and then.open and then.need < now.need
+
+    def _lack(self, tokens: list[int]) -> Lack:
         closed, sentence = self._open(tokens)
-        total = sum(self.phrases.required)
         if self._active(closed):
-            lack = self.phrases.lack(sentence)
-        else:
-            lack = Lack(total if closed < self.segment else 0, 0, False)
-        return 2 * (total - lack.left) + lack.open, lack.left == 0
+            return self.phrases.lack(sentence)
+        return Lack(sum(self.phrases.required) if closed < self.segment else 0, 0, False)
 
     def next_tokens(self, tokens: list[int], following: list[float], beam: int) -> list[int]:
         """What is offered to a hypothesis."""

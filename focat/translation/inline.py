@@ -44,6 +44,10 @@ class Tag:
 Part = str | Tag
 
 
+class _White(Tag):
+    """White space between tags, which stays between them."""
+
+
 @dataclass
 class _Node:
     """A tag and its place in the plain text; with a closing tag, what it encloses."""
@@ -145,14 +149,14 @@ def _read_layout(parts: Sequence[Part]) -> _Layout:
     for part in parts:
         if isinstance(part, Tag):
             if after:  # white space between tags at the end
-                tags.append((len(text), Tag(after, "single")))
+                tags.append((len(text), _White(after, "single")))
                 after = ""
             tags.append((len(text), part))
             continue
         lead, body, tail = _cut(part, first - offset, last - offset)
         offset += len(part)
         if lead and tags:
-            tags.append((0, Tag(lead, "single")))
+            tags.append((0, _White(lead, "single")))
         else:
             before += lead
         for piece in re.split(f"({_SPACES.pattern})", body):
@@ -161,7 +165,7 @@ def _read_layout(parts: Sequence[Part]) -> _Layout:
             if not _SPACES.fullmatch(piece):
                 text += piece
             elif text.endswith(" "):  # only a tag between
-                tags.append((len(text), Tag(piece, "single")))
+                tags.append((len(text), _White(piece, "single")))
             else:
                 if piece != " ":
                     breaks.append((len(text), piece))
@@ -282,7 +286,7 @@ class _Writer:
         for i in order:
             node, placed = nodes[i], placements[i]
             self._advance(self._offset(node.start, placed.start, node.tag.kind))
-            self._written.append(node.tag.text)
+            self._written.append(self._escape(node.tag.text) if isinstance(node.tag, _White) else node.tag.text)
             if node.closing:
                 self.write_nodes(node.children, placed.children)
                 self._advance(self._offset(node.end, placed.end, "close"))
@@ -298,7 +302,7 @@ class _Writer:
         start = self._position
         for position in range(start, offset):
             if position in self._breaks:
-                self._written += [self._escape(self._text[start:position]), self._breaks[position]]
+                self._written.append(self._escape(self._text[start:position] + self._breaks[position]))
                 start = position + 1
         if start < offset:
             self._written.append(self._escape(self._text[start:offset]))

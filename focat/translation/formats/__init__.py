@@ -12,6 +12,7 @@ from pathlib import Path
 
 from focat.corpus.text_files import DECOMPRESSORS
 from focat.errors import FocatError, ParameterError
+from focat.translation.formats.html import html_segments
 from focat.translation.formats.jsonl import jsonl_segments
 from focat.translation.formats.lines import InputLines
 from focat.translation.formats.po import po_segments
@@ -41,6 +42,7 @@ FORMATS = {
     "po": Format((".po", ".pot"), po_segments),
     "xliff": Format((".xlf", ".xliff"), xliff_segments),
     "ass": Format((".ass", ".ssa"), ass_segments),
+    "html": Format((".html", ".htm", ".xhtml"), html_segments),
 }
 
 

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 
 _REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
+_TAG_START = re.compile(r"<(?=[A-Za-z/!?])")
 _BASIC = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
@@ -36,9 +37,10 @@ class Spelling:
 
     def write(self, text: str) -> str:
         """Mark-up that stands for a text."""
-        return "".join(self.escaped.get(character) or _BASIC.get(character, character) for character in text)
+        written = "".join(self.escaped.get(character) or _BASIC.get(character, character) for character in text)
+        return _TAG_START.sub("&lt;", written) if self.escaped.get("<") == "<" else written
 
     def _read_plain(self, text: str) -> None:
-        for character in "&>":  # legal as they are, if they were
+        for character in "&<>":  # as they are, if they were
             if character in text:
                 self.escaped.setdefault(character, character)

@@ -99,10 +99,12 @@ def _markup(text: str, start: int, html: bool) -> Token:
             return Token("other", text[start:] if end < 0 else text[start : end + len(closing)])
     name = _NAME.match(text, start)
     if name is None or (html and not (name[1][0].isascii() and name[1][0].isalpha())):
+        if html and text.startswith("</", start):  # browsers take it for a comment
+            return Token("other", text[start : text.find(">", start) + 1] or text[start:])
         return Token("text", "<")
     tag_end = _tag_end(text, start)
     if tag_end is None:
-        return Token("text", "<")
+        return Token("other", text[start:])
     written = text[start:tag_end]
     local = name[1].lower() if html else name[1].rpartition(":")[2]
     kind: Kind = "close" if written.startswith("</") else "single" if written.endswith("/>") else "open"

@@ -16,6 +16,7 @@ _PRINTF = (
 )
 _PATTERNS = (
     r"%\{\w+\}",  # Ruby
+    r"\{%[^%]*%\}",  # Jinja, Liquid
     r"%%",
     _PRINTF,
     r"%\d+\b|%n\b",  # Qt

@@ -239,7 +239,7 @@ def instance_results(scored: ScoredSuite, rule: ScoringRule) -> list[InstanceRes
             right=instance.right,
             chosen=None if i is None else chosen[i],
             correct=is_right,
-            rule=rule,
+            rule="produced" if suite.generative else rule,
             scores={} if i is None else {name: list(scores[i]) for name, scores in scored.scores.items()},
         )
         if generated is not None:

@@ -180,7 +180,7 @@ def test_the_command(contrast_run, generated, tmp_path):
     assert forms["signature"] in done.stdout
     assert "context:own" in forms["signature"]
     shutil.copy(tmp_path / "i.jsonl", tmp_path / "j.jsonl")
-    assert "0.00" in focat(tmp_path, "compare", "i.jsonl", "j.jsonl").stdout
+    assert "rule:produced" in focat(tmp_path, "compare", "i.jsonl", "j.jsonl").stdout
 
 
 def test_what_the_command_refuses(contrast_run, generated, tmp_path):

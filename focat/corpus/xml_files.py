@@ -29,18 +29,28 @@ class XmlEvent(NamedTuple):
 class XmlEvents:
     """Tags and text of an XML file, in order; `line` is that of the event last given."""
 
-    def __init__(self, where: str, open_file: Callable[[], BinaryIO], limit: LineLimit = DEFAULT_LIMIT) -> None:
+    def __init__(
+        self,
+        where: str,
+        open_file: Callable[[], BinaryIO],
+        limit: LineLimit = DEFAULT_LIMIT,
+        may_lack_last_tag: bool = False,
+    ) -> None:
         self.where, self.limit = where, limit
         self.line = 0
+        self._may_lack_last_tag = may_lack_last_tag
+        self._depth = 0  # how many elements are open
         self._open = open_file
 
     def __iter__(self) -> Iterator[XmlEvent]:
         parser = expat.ParserCreate()
         parser.buffer_text = True
         events: list[XmlEvent] = []
+        self._depth = 0
 
         def add(kind: Literal["open", "close", "text"], text: str, attributes: Mapping[str, str]) -> None:
             events.append(XmlEvent(kind, text, attributes, parser.CurrentLineNumber))
+            self._depth += (kind == "open") - (kind == "close")
 
         def refuse(name: str, *_: object) -> None:
             raise self.error(f"declares the entity {name}; entities of its own are not read", parser.CurrentLineNumber)
@@ -60,7 +70,8 @@ class XmlEvents:
                 raise self.error(f"{problem}; {self.limit.remedy}", parser.CurrentLineNumber)
             yield from self._given(events)
             events.clear()
-        self._parse(parser, b"", True)
+        if not (self._may_lack_last_tag and self._depth == 1):
+            self._parse(parser, b"", True)
         yield from self._given(events)
 
     def error(self, problem: str, line: int | None = None) -> FocatError:

@@ -255,6 +255,17 @@ def test_xml_documents_and_their_alignment(documents: list[Document], layout: st
     assert left_out == {"unaligned": 2 * len(documents)}
 
 
+def test_an_alignment_may_lack_its_last_tag(tmp_path: Path) -> None:
+    """As published test sets do; but a group that is not whole is an error."""
+    documents = [Document("x", ["a"], ["A"]), Document("y", ["b"], ["B"])]
+    corpus = write_opus(tmp_path, documents, "raw", True)
+    whole = alignment(documents)
+    write(tmp_path / "de-en.xml.gz", whole.removesuffix("</cesAlign>\n"))
+    assert [one.source for one in read_documents(corpus)] == [["a"], ["b"]]
+    write(tmp_path / "de-en.xml.gz", whole.removesuffix("</linkGrp>\n</cesAlign>\n"))
+    assert "not well-formed XML (no element found)" in message_of(corpus, tmp_path)
+
+
 def test_links_of_several_sentences(tmp_path: Path) -> None:
     documents = [Document("x", ["a", "b", "c"], ["A", "B", "C"])]
     corpus = write_opus(tmp_path, documents, "raw", True)

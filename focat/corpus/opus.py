@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
@@ -13,12 +12,9 @@ from typing import BinaryIO, cast
 
 from focat.config.corpora import OpusCorpus, OpusXmlCorpus
 from focat.corpus.document import Document
-from focat.corpus.text_files import LineLimit, Lines, open_bytes, parallel_lines
+from focat.corpus.text_files import LineLimit, Lines, fold_spaces, open_bytes, parallel_lines
 from focat.corpus.xml_files import XmlEvents
 from focat.errors import FocatError
-
-_SPACES = re.compile(r"[ \t\r\n]+")
-
 
 # ------------------------------------------------------------------------------------------------ Moses files with ids
 
@@ -161,6 +157,6 @@ def read_sentences(files: DocumentFiles, document: str, limit: LineLimit) -> dic
                 raise events.error("<s> without an id")
             id, text, words = attributes["id"], [], []
         elif name == "s" and id is not None:
-            sentences[id] = _SPACES.sub(" ", " ".join(words) if words else "".join(text)).strip(" ")
+            sentences[id] = fold_spaces(" ".join(words) if words else "".join(text))
             id = None
     return sentences

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from focat.config.corpora import PoCorpus
 from focat.corpus.document import Document
-from focat.corpus.text_files import DECOMPRESSORS, LineLimit, Lines, open_bytes
+from focat.corpus.text_files import DECOMPRESSORS, LineLimit, Lines, fold_spaces, open_bytes
 from focat.errors import FocatError
 
 _KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr(?:\[(\d+)\])?)\s*(.*)")
@@ -23,7 +23,6 @@ _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _CHARSET = re.compile(rb"charset=([A-Za-z0-9_.:-]+)")
 _HEAD = 1 << 14  # bytes in which the header, the first entry, names the encoding
-_SPACES = re.compile(r"[ \t\r\n]+")
 
 
 @dataclass
@@ -77,8 +76,8 @@ def read_po(corpus: PoCorpus, language: str, limit: LineLimit, left_out: Counter
                 if not target or entry.fuzzy:
                     left_out["fuzzy" if target else "untranslated"] += 1
                     continue
-                document.source.append(_SPACES.sub(" ", source).strip(" "))
-                document.target.append(_SPACES.sub(" ", target).strip(" "))
+                document.source.append(fold_spaces(source))
+                document.target.append(fold_spaces(target))
         if document.source:
             yield document
 
@@ -113,8 +112,8 @@ def read_entries(path: Path, limit: LineLimit) -> Iterator[Entry]:
         if string is None or entry is None or not keyword:
             raise lines.error(f"{text[:60]}: is neither a keyword such as msgid nor a string in quotes")
         entry.strings[keyword] += _ESCAPE.sub(_character, string[1]) if "\\" in text else string[1]
-        if sum(map(len, entry.strings.values())) > limit.bytes:
-            raise lines.error(f"an entry of more than {limit.bytes:,} characters; {limit.remedy}")
+        if len(entry.strings[keyword]) > limit.bytes:
+            raise lines.error(f"a string of more than {limit.bytes:,} characters; {limit.remedy}")
     if entry is not None:
         if not any(name.startswith("msgstr") for name in entry.strings):
             raise lines.error("ends inside an entry, before its msgstr; the file may be cut short")

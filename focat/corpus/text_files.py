@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import io
 import lzma
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -25,6 +26,8 @@ CHUNK = 1 << 16
 """Bytes read from a file at a time."""
 # Bytes decompressed at a time, to 128 MiB at most: 4 bytes of a .zst can stand for 128 KiB.
 _COMPRESSED_CHUNK = 1 << 12
+# Single spaces inside a text are most of its white space and stay: everything else is replaced.
+_FOLDED = re.compile(r"[ \t\r\n]{2,}|[\t\r\n]|^ | $")
 
 
 class LineLimit(NamedTuple):
@@ -136,6 +139,13 @@ def parallel_lines(*files: Lines) -> Iterator[tuple[str, ...]]:
 def is_blank(line: str) -> bool:
     """Whether there is nothing but white space in it."""
     return not line or line.isspace()
+
+
+def fold_spaces(text: str) -> str:
+    """The text on one line: white space of XML and of PO, which is ASCII, becomes one space, and none at the ends."""
+    if _FOLDED.search(text) is None:
+        return text
+    return _FOLDED.sub(" ", text).strip(" ")
 
 
 class _Decompressor(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,13 +9,12 @@ from itertools import groupby
 
 from focat.config.corpora import TmxCorpus
 from focat.corpus.document import Document
-from focat.corpus.text_files import LineLimit, open_bytes
+from focat.corpus.text_files import LineLimit, fold_spaces, open_bytes
 from focat.corpus.xml_files import XmlEvents
 from focat.errors import FocatError
 
 INLINE_CODES = frozenset(["bpt", "ept", "it", "ph", "ut"])
 """Elements of a segment that hold mark-up of the original document, not text."""
-_SPACES = re.compile(r"[ \t\r\n]+")
 
 
 @dataclass
@@ -96,7 +94,7 @@ def read_units(events: XmlEvents) -> Iterator[Unit]:
             elif name == "seg" and text is not None:
                 if language is None:
                     raise events.error("<seg> outside a <tuv>")
-                unit.texts.setdefault(_normal(language), _SPACES.sub(" ", "".join(text)).strip(" "))
+                unit.texts.setdefault(_normal(language), fold_spaces("".join(text)))
                 text = None
             elif name == "tuv":
                 language = None

@@ -9,21 +9,16 @@ import html
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import BinaryIO, Literal, NamedTuple
+from typing import BinaryIO, Literal
 from xml.parsers import expat
 
 from focat.corpus.text_files import CHUNK, DEFAULT_LIMIT, LineLimit
 from focat.errors import FocatError
 
-
-class XmlEvent(NamedTuple):
-    """A tag that opens or closes, or a piece of text."""
-
-    kind: Literal["open", "close", "text"]
-    text: str
-    """The name of the tag, or the text."""
-    attributes: Mapping[str, str]
-    line: int
+EventKind = Literal["open", "close", "text"]
+XmlEvent = tuple[EventKind, str, Mapping[str, str], int]
+"""A tag that opens or closes, or a piece of text: its kind, the name or the text, the attributes, the line."""
+_NO_ATTRIBUTES: Mapping[str, str] = {}
 
 
 class XmlEvents:
@@ -48,23 +43,30 @@ class XmlEvents:
         events: list[XmlEvent] = []
         self._depth = 0
 
-        def add(kind: Literal["open", "close", "text"], text: str, attributes: Mapping[str, str]) -> None:
-            events.append(XmlEvent(kind, text, attributes, parser.CurrentLineNumber))
-            self._depth += (kind == "open") - (kind == "close")
+        def opened(name: str, attributes: Mapping[str, str]) -> None:
+            events.append(("open", name, attributes, parser.CurrentLineNumber))
+            self._depth += 1
+
+        def closed(name: str) -> None:
+            events.append(("close", name, _NO_ATTRIBUTES, parser.CurrentLineNumber))
+            self._depth -= 1
+
+        def add_text(text: str) -> None:
+            events.append(("text", text, _NO_ATTRIBUTES, parser.CurrentLineNumber))
 
         def refuse(name: str, *_: object) -> None:
             raise self.error(f"declares the entity {name}; entities of its own are not read", parser.CurrentLineNumber)
 
-        parser.StartElementHandler = lambda name, attributes: add("open", name, attributes)
-        parser.EndElementHandler = lambda name: add("close", name, {})
-        parser.CharacterDataHandler = lambda text: add("text", text, {})
+        parser.StartElementHandler = opened
+        parser.EndElementHandler = closed
+        parser.CharacterDataHandler = add_text
         parser.EntityDeclHandler = refuse
         # An entity that only a DTD would declare, which is not read: &nbsp; and the like have their usual meaning.
-        parser.SkippedEntityHandler = lambda name, _: add("text", html.unescape(f"&{name};"), {})
+        parser.SkippedEntityHandler = lambda name, _: add_text(html.unescape(f"&{name};"))
         since_tag = 0
         for chunk in self._chunks():
             self._parse(parser, chunk, False)
-            since_tag = 0 if any(event.kind != "text" for event in events) else since_tag + len(chunk)
+            since_tag = 0 if any(kind != "text" for kind, *_ in events) else since_tag + len(chunk)
             if since_tag > self.limit.bytes:
                 problem = f"no end of a tag in the last {self.limit.bytes:,} bytes"
                 raise self.error(f"{problem}; {self.limit.remedy}", parser.CurrentLineNumber)
@@ -88,7 +90,7 @@ class XmlEvents:
 
     def _given(self, events: list[XmlEvent]) -> Iterator[XmlEvent]:
         for event in events:
-            self.line = event.line
+            self.line = event[3]
             yield event
 
     def _parse(self, parser: expat.XMLParserType, chunk: bytes, last: bool) -> None:

@@ -53,10 +53,13 @@ def test_a_line_of_the_limit_is_read(tmp_path: Path) -> None:
         list(Lines(path, LineLimit(3)))
 
 
-@pytest.mark.parametrize("format", ["text", "ids", "fragments", "wit3", "tsv", "jsonl"])
+@pytest.mark.parametrize(
+    "format", [*("text", "ids", "fragments", "wit3", "tsv", "jsonl", "opus", "po", "paradocs", "subtitles")]
+)
 def test_every_corpus_has_its_limit(tmp_path: Path, format: str) -> None:
     (tmp_path / "long").write_text("a" * 3000)
-    names = {"tsv": ["path"], "jsonl": ["path"], "ids": ["source", "target", "documents"]}.get(format, SIDES)
+    names = {"ids": [*SIDES, "documents"], "opus": [*SIDES, "ids"]}.get(format, SIDES)
+    names = ["path"] if format in ("tsv", "jsonl", "po", "paradocs") else names
     corpus = {"format": format, "max_line_bytes": 2000, **dict.fromkeys(names, tmp_path / "long")}
     settings = DataSettings.model_validate({"train": [corpus]})
     with pytest.raises(FocatError, match=r"line 1: is longer than 2,000 bytes; break it, or raise max_line_bytes of"):

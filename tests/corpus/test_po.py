@@ -152,6 +152,6 @@ def test_broken_files(tmp_path: Path, text: str | bytes, message: str) -> None:
 
 def test_an_entry_without_end(tmp_path: Path) -> None:
     path = write(tmp_path / "de.po", 'msgid "a"\nmsgstr ""\n' + '"0123456789"\n' * 20)
-    assert "line 12: an entry of more than 100 characters; break it, or raise" in message_of(
+    assert "line 13: a string of more than 100 characters; break it, or raise" in message_of(
         po_corpus(path, max_line_bytes=100), tmp_path
     )

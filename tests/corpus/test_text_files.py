@@ -12,7 +12,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from focat.corpus.text_files import CHUNK, Lines, is_blank, open_bytes, parallel_lines, read_lines
+from focat.corpus.text_files import CHUNK, Lines, fold_spaces, is_blank, open_bytes, parallel_lines, read_lines
 from focat.errors import FocatError
 
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
@@ -182,3 +182,10 @@ def test_files_of_unequal_length(tmp_path: Path, counts: tuple[int, ...]) -> Non
         f"{short} has {fewest} lines but {long} has {most}: line {fewest + 1} of {long} has no partner; "
         "the files must correspond line for line"
     )
+
+
+@given(text=st.text("a \t\r\n\u00a0", max_size=10))
+def test_fold_spaces(text: str) -> None:
+    """White space of ASCII only: a no-break space belongs to the text."""
+    words = text.replace("\t", " ").replace("\r", " ").replace("\n", " ").split(" ")
+    assert fold_spaces(text) == " ".join(word for word in words if word)

@@ -62,7 +62,7 @@ def serve_command(
     options = ServeOptions(
         host=host,
         port=port,
-        keys=_read_keys(keys),
+        keys=read_keys(keys),
         cors=tuple(cors or ["*"]),
         remember=remember,
         max_body=max_body,
@@ -79,7 +79,7 @@ def serve_command(
     serve(paths, options, print_line, device, overrides, window, beam, int8 or None)
 
 
-def _read_keys(path: Path | None) -> frozenset[str]:
+def read_keys(path: Path | None) -> frozenset[str]:
     """The keys of a file; blank lines and comments are passed over."""
     if path is None:
         return frozenset()

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from focat.serving.errors import ApiError
 from focat.serving.options import ServeOptions
 
+_READING_SECONDS = 60.0  # in which a client must have read its answer, after the time for the answer itself
 _LOGGER = logging.getLogger("focat.serving")
 CONTENT_POLICY = "; ".join(
     (
@@ -102,7 +103,10 @@ class Guard:
         work = asyncio.ensure_future(self._run(scope, replay, send))
         tasks: set[asyncio.Future[Any]] = {gone, work}
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            # An API has its own limit; this one is for clients that do not read their answer.
+            await asyncio.wait(
+                tasks, timeout=self._options.timeout + _READING_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
         finally:
             for task in tasks:
                 task.cancel()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import math
+import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -13,10 +16,13 @@ import uvicorn
 from focat.api import load
 from focat.errors import FocatError, ParameterError
 from focat.serving.app import build_app
+from focat.serving.connections import TimedConnection
 from focat.serving.languages import same_language
 from focat.serving.options import ServeOptions
 from focat.serving.service import ServedRun, Service
 from focat.serving.worker import Worker
+
+_MAX_CONNECTIONS = 2000  # more are answered with 503
 
 
 def serve(
@@ -39,6 +45,8 @@ def serve(
     Raises:
         FocatError: a run cannot be loaded, two have the same pair, or the port is taken.
     """
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
+    logging.getLogger("focat.serving").setLevel(logging.INFO)
     with listen(options) as listening:
         served = load_runs(runs, device, overrides, window, beam, int8)
         with started(served, options) as service:
@@ -77,7 +85,8 @@ class HttpServer(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 build_app(service),
-                http="h11",
+                http=TimedConnection,
+                timeout_keep_alive=math.ceil(options.read_timeout),
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -85,25 +94,30 @@ class HttpServer(uvicorn.Server):
                 server_header=False,
                 proxy_headers=options.behind_proxy,
                 forwarded_allow_ips="127.0.0.1,::1",
+                limit_concurrency=_MAX_CONNECTIONS,
                 timeout_graceful_shutdown=int(options.stop_timeout),
             )
         )
         self._service = service
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Take note of a signal; a second one ends the server at once."""
+        """Stop in order; a second Ctrl-C ends the server at once. Unlike uvicorn's own, it ends with exit code 0."""
         self._service.stopping = True
-        super().handle_exit(sig, frame)
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
 
 
 def listen(options: ServeOptions) -> socket.socket:
     """A socket that listens; a port of 0 is any that is free."""
     try:
         family = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((options.host, options.port), family=family, backlog=2048)
+        listening = socket.create_server((options.host, options.port), family=family, backlog=2048)
     except (OSError, OverflowError) as error:
         problem = f"cannot listen there ({getattr(error, 'strerror', None) or error}); choose another host or port"
         raise ParameterError("port", f"{options.host}:{options.port}", problem) from None
+    # Connections inherit it. Else the end of an answer waits until the client has acknowledged its beginning.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 def load_runs(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -20,7 +21,9 @@ from focat.serving.metrics import Metrics
 from focat.serving.options import ServeOptions
 from focat.serving.ticket import DocumentSentence, Ticket
 from focat.serving.worker import Worker
+from focat.translation.sentence import as_input
 
+_LOGGER = logging.getLogger("focat.serving")
 Result = TypeVar("Result")
 
 
@@ -145,10 +148,13 @@ class Service:
         if key in self._tickets:
             raise ApiError(409, f"id: {id} is being translated already; choose another", "id")
         self._tickets[key] = ticket
-        self.waiting += ticket.sentences
-        self._waiting_of[client] += ticket.sentences
+        self._count(client, ticket.sentences)
+        # A client that is slow to read its answer does not count as one that waits for it.
+        ticket.on_finished = release = _once(lambda: self._count(client, -ticket.sentences))
         try:
             run.worker.submit(ticket)
+            if self.options.log_text:
+                _log_text(run, ticket)
             yield ticket
             self.metrics.sentences.inc(ticket.wanted)
         except FocatError as error:
@@ -156,10 +162,14 @@ class Service:
         finally:
             ticket.cancelled = True
             del self._tickets[key]
-            self.waiting -= ticket.sentences
-            self._waiting_of[client] -= ticket.sentences
-            if not self._waiting_of[client]:
-                del self._waiting_of[client]
+            release()
+
+    def _count(self, client: str, sentences: int) -> None:
+        """Add to what waits."""
+        self.waiting += sentences
+        self._waiting_of[client] += sentences
+        if not self._waiting_of[client]:
+            del self._waiting_of[client]
 
     async def in_time(self, work: Awaitable[Result]) -> Result:
         """Wait for a result.
@@ -197,6 +207,18 @@ class Service:
             raise ApiError.later(429, "too many of your sentences are waiting; send more when these are answered", 5)
         if self.waiting + ticket.sentences > options.max_queue:
             raise ApiError.later(503, "too many sentences are waiting; try again later", 10)
+
+
+def _log_text(run: ServedRun, ticket: Ticket) -> None:
+    for document in ticket.documents:
+        for sentence in document:
+            _LOGGER.info("%s to %s: %r", run.source, run.target, as_input(sentence.text).text)
+
+
+def _once(function: Callable[[], None]) -> Callable[[], None]:
+    """A function that does something the first time it is called."""
+    left = [function]
+    return lambda: left.pop()() if left else None
 
 
 def _server_error(error: FocatError) -> ApiError:

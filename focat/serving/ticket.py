@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
 from focat.serving.errors import ApiError
@@ -36,11 +36,17 @@ class Ticket:
         self.cancelled = False
         """Set when nobody waits for the answer any more: the worker drops what is not decoded yet."""
         self.loop = asyncio.get_running_loop()
+        self.on_finished: Callable[[], None] = lambda: None
+        """Called in the event loop when the worker has nothing more to do for it."""
         self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._missing = self.wanted
 
     def deliver(self, event: Event) -> None:
         """Take an event of the worker; called in the event loop."""
         self._events.put_nowait(event)
+        self._missing -= 1
+        if isinstance(event, Exception) or not self._missing:
+            self.on_finished()
 
     def cancel(self) -> None:
         """Give up: whoever waits for translations gets no more of them."""

@@ -21,7 +21,7 @@ SKIPPED = {
     "focat doctor --install-comet": "needs the network",
     "pip install": "needs the network",
     "--metrics bleu,comet": "needs COMET; tests/evaluation/test_comet.py",
-    "FOCAT_DEMO=": "needs a whole demo",
+    "FOCAT_DEMO": "needs a whole demo",
     "python -m benchmarks": "measures for minutes",
     'reproduce("demo"': "trains for minutes",
     "from transformers": "needs the extra `interop`; tests/interop/test_windows.py",

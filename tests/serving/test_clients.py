@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import deepl
@@ -167,3 +168,24 @@ def test_errors_of_deepl_and_deeplx(server: RunningServer) -> None:
     assert response.json()["message"].startswith("target_lang")
     response = server.post("/translate", {"text": "Tom.", "target_lang": "xx"})
     assert (response.status_code, response.json()["code"]) == (400, 400)
+
+
+def test_fifty_clients_do_not_see_each_other(server: RunningServer) -> None:
+    """Each sends a document sentence by sentence, all at the same time; each gets what it would get alone."""
+    documents = [list(document.source)[:3] for document in generate(50, 77)]
+
+    def conversation(name: str, document: list[str]) -> list[str]:
+        with requests.Session() as connection:
+            body = {"source": "en", "target": "de", "session": name}
+            answers = [
+                connection.post(f"{server.url}/translate", json={**body, "q": sentence}, timeout=60)
+                for sentence in document
+            ]
+        return [answer.json()["translatedText"] for answer in answers]
+
+    with ThreadPoolExecutor(50) as pool:
+        together = list(pool.map(conversation, [f"together {i}" for i in range(50)], documents))
+    alone = [conversation(f"alone {i}", document) for i, document in enumerate(documents[:10])]
+    assert together[:10] == alone
+    without_context = [server.translated(sentences=document[-1:])[0] for document in documents[:10]]
+    assert [answers[-1] for answers in alone] != without_context

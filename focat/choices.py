@@ -36,6 +36,11 @@ DROP_SIDES: tuple[DropSide, ...] = get_args(DropSide)
 Sinusoids = Literal["fairseq", "marian"]
 """Whose frequencies sinusoidal positions have."""
 SINUSOIDS: tuple[Sinusoids, ...] = get_args(Sinusoids)
+Formality = Literal["formal", "informal"]
+"""Form of address of a translation: Sie or du, вы or ты."""
+FORMALITIES: tuple[Formality, ...] = get_args(Formality)
+FORMALITY_LANGUAGES = ("de", "ru")
+"""Target languages with rules that find forms of address."""
 AttentionDetail = Literal["layer", "head"]
 """How finely attention is shown."""
 ScoreFormat = Literal["tsv", "jsonl"]

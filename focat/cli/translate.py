@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from focat.choices import Formality
 from focat.cli import options as opt
 from focat.errors import FocatError
 from focat.printing import print_line
@@ -49,6 +50,9 @@ def translate_command(
     context: opt.ContextOption = None,
     unconstrained: opt.Unconstrained = False,
     window: opt.WindowSize = None,
+    formality: Annotated[
+        Formality | None, typer.Option(help="Form of address, if the model was trained with data.formality.")
+    ] = None,
     ensemble: opt.EnsembleRuns = None,
     beam: opt.Beam = None,
     length_penalty: Annotated[
@@ -101,6 +105,7 @@ def translate_command(
         context=context,
         constrained=not unconstrained,
         window=window,
+        formality=formality,
         beam=beam,
         length_penalty=length_penalty,
         nbest=nbest,

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
+from focat.choices import FORMALITY_LANGUAGES
 from focat.config.corpora import AnyCorpus, LanguagesCorpus
 from focat.config.sections import FilePath, SettingsSection
 
@@ -87,10 +88,20 @@ class DataSettings(SettingsSection):
     split: Literal["none", "middle"] = "none"
     """`middle` cuts training sentences of seven words and more in two, on both sides: the first stage of Divide and
     Rule (Lupo et al., 2022), in which sentences need the one before. The tokenizer is that of whole sentences."""
+    formality: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of training sentences with a tag in front that says whether their translation is formal or informal (German
+    Sie and du, Russian вы and ты, found by rules), so that `focat translate --formality` can ask for either."""
     normalisation: NormalisationSettings = NormalisationSettings()
     """What is done to text before it becomes tokens."""
     tokenizer: TokenizerSettings = TokenizerSettings()
     """How text becomes tokens."""
+
+    @model_validator(mode="after")
+    def _formality_has_rules(self) -> DataSettings:
+        if self.formality and self.target_language not in FORMALITY_LANGUAGES:
+            known = ", ".join(FORMALITY_LANGUAGES)
+            raise ValueError(f"formality has rules for target_language {known}, not for {self.target_language}")
+        return self
 
     @model_validator(mode="after")
     def _corpora_have_these_languages(self) -> DataSettings:

@@ -17,6 +17,7 @@ from focat.config.corpora import AnyCorpus
 from focat.config.data import CleaningSettings, DataSettings, TokenizerSettings
 from focat.corpus.cleaning import Cleaner
 from focat.corpus.document import Document
+from focat.corpus.formality import tag_document
 from focat.corpus.halving import halve_sentences
 from focat.corpus.readers import input_files, read_documents
 from focat.corpus.store import STORE_VERSION, Store, finish_stage, open_split_writer, stage_damage, stage_key
@@ -155,7 +156,7 @@ def _tokenizer_stage(settings: DataSettings, key: str, progress: Progress) -> To
     if trained:
         with progress.bar("reading train", "pairs") as bar:
             cleaner = Cleaner(settings.cleaning)
-            for document in cleaner.clean_all(_documents(settings.train, cleaner.left_out)):
+            for document in _tagged(cleaner.clean_all(_documents(settings.train, cleaner.left_out)), settings):
                 source.extend(document.source)
                 target.extend(document.target)
                 bar.advance(len(document.source))
@@ -191,6 +192,8 @@ def _split_stage(
             documents = cleaner.clean_all(_documents(corpora, cleaner.left_out))
             if name == "train" and settings.split == "middle":
                 documents = map(halve_sentences, documents)
+            if name == "train":
+                documents = _tagged(documents, settings)
             for chunk in _chunks(documents):
                 writer.write(chunk)
                 bar.advance(sum(len(document.source) for document in chunk))
@@ -206,11 +209,13 @@ def _split_stage(
 
 def _stage_keys(settings: DataSettings, inputs: dict[str, Inputs]) -> dict[str, str]:
     """A digest for each stage of all that it is made from: the bytes of its inputs, and its settings."""
-    made_by = {
+    made_by: dict[str, Any] = {
         "version": _KEY_VERSION,
         "cleaning": settings.cleaning.model_dump(),
         "normalisation": settings.normalisation.model_dump(),
     }
+    if settings.formality:
+        made_by["formality"] = settings.formality
     tokenizer = settings.tokenizer.model_dump(mode="json", exclude={"source_model", "target_model", "from_run"})
     models = _tokenizer_files(settings.tokenizer)
     keys = {
@@ -262,6 +267,13 @@ def _digest(path: Path) -> str:
 
 def _documents(corpora: Iterable[AnyCorpus], left_out: Counter[str]) -> Iterator[Document]:
     return chain.from_iterable(read_documents(corpus, left_out) for corpus in corpora)
+
+
+def _tagged(documents: Iterable[Document], settings: DataSettings) -> Iterator[Document]:
+    """Training documents with tags of formality, if the settings ask for them."""
+    if not settings.formality:
+        return iter(documents)
+    return (tag_document(document, settings.target_language, settings.formality) for document in documents)
 
 
 def _chunks(documents: Iterable[Document]) -> Iterator[list[Document]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from focat.config.schema import SearchSettings, WindowSettings
@@ -102,6 +103,8 @@ class JobBuilder:
     """Whether translations are the target context of the following sentences, which wait for them."""
     constrained: bool
     """Whether windows must have as many sentences as their source."""
+    source_tag: Sequence[int] = ()
+    """Tokens in front of every source sentence: what translations are asked to be (data.formality)."""
 
     def new_document(self) -> DocumentStream:
         """A document without sentences."""
@@ -150,7 +153,7 @@ class JobBuilder:
         if sentence.fixed is not None:  # whole, as its translation is
             document.chunks.append(SourceChunk(sentence, 0, self.tokenizer.source.encode(sentence.text)))
             return
-        most = self.windows.max_tokens - 1
+        most = self.windows.max_tokens - 1 - len(self.source_tag)
         size = min(max(self.windows.max_tokens // self.windows.size - 1, _MIN_CHUNK_TOKENS), most)
         sentence.chunks = split_into_chunks(sentence.text, self.tokenizer.source, most, size)
         sentence.missing = len(sentence.chunks)
@@ -165,7 +168,8 @@ class JobBuilder:
         """The window of a chunk; what is reused counts by its own length, what is decoded by that of its source."""
         context, current = list(document.context), len(document.context)
         following = itertools.islice(document.chunks, self.windows.after)
-        source = [*(sentence.source for sentence in context), chunk.tokens, *(each.tokens for each in following)]
+        sentences = [*(sentence.source for sentence in context), chunk.tokens, *(each.tokens for each in following)]
+        source = [[*self.source_tag, *tokens] for tokens in sentences] if self.source_tag else sentences
         target_lengths = [*(len(sentence.target) for sentence in context), len(chunk.tokens)]
         span = cut_window([len(tokens) for tokens in source], target_lengths, current, self.windows)
         if span.dropped:

@@ -210,7 +210,7 @@ def _identity(job: Job, translator: Translator, weights: list[str]) -> dict[str,
         "weights": weights,
         "windows": translator.windows.model_dump(),
         "search settings": translator.settings.model_dump(),
-        "context": [translator.reuse, translator.constrained, translator.lookahead],
+        "context": [translator.reuse, translator.constrained, translator.lookahead, *translator.jobs.source_tag],
         "batch size": translator.engine.batch_tokens,
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from focat.choices import TargetContext
+from focat.choices import Formality, TargetContext
 from focat.config.schema import SearchOptions
 
 
@@ -15,5 +15,7 @@ class TranslateOptions(SearchOptions, total=False):
     """Every window yields as many sentences as it has; if not, what follows the last `<S>` is kept (the paper)."""
     window: int | None
     """Sentences in a window."""
+    formality: Formality | None
+    """Form of address, formal or informal, of a model that was trained with `data.formality`."""
     lookahead: int | None
     """Sentences that may be read before the first translation is returned; 1 returns each at once."""

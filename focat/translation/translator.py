@@ -14,10 +14,11 @@ from typing import Final, TypeVar
 
 from typing_extensions import Unpack
 
-from focat.choices import TARGET_CONTEXTS, TargetContext
+from focat.choices import FORMALITIES, TARGET_CONTEXTS, Formality, TargetContext
 from focat.config.explain import short_text
 from focat.config.loading import search_settings
 from focat.config.schema import SearchOptions, SearchSettings, WindowSettings
+from focat.corpus.formality import TAGS
 from focat.corpus.tokenizer import Tokenizer
 from focat.decoding.engine import Engine
 from focat.errors import ParameterError
@@ -64,6 +65,7 @@ class Translator:
         context: TargetContext = "reuse",
         constrained: bool = True,
         lookahead: int = LOOKAHEAD,
+        formality: Formality | None = None,
     ) -> None:
         """Prepare the models for decoding.
 
@@ -73,6 +75,7 @@ class Translator:
             constrained: windows must have as many sentences as their source; if not, what follows the last separator
                 is kept (the paper's rule).
             lookahead: how many sentences may be read before the first is returned; 1 returns each at once.
+            formality: form of address that is asked for, of a model that was trained with tags for it.
 
         Raises:
             FocatError: the options do not go together, or not with the models.
@@ -102,7 +105,8 @@ class Translator:
         self.engine = Engine(prepared, search, boundaries=lambda: tokenizer.target.word_boundaries)
         self._aligner = prepared[0]
         self.decoder = EngineDecoder(self.engine, constrained)
-        self.jobs = JobBuilder(tokenizer, windows, search, self.reuse, constrained)
+        tag = [] if formality is None else tokenizer.source.encode(TAGS[formality])
+        self.jobs = JobBuilder(tokenizer, windows, search, self.reuse, constrained, tag)
         chained = self.reuse and self.engine.static
         self._max_chained = MAX_CHAINED if chained else 1
         self._wave_tokens = self.engine.batch_tokens * (_WAVE_BATCHES if chained or not self.reuse else 1)
@@ -115,12 +119,14 @@ class Translator:
         constrained: bool = True,
         window: int | None = None,
         lookahead: int | None = None,
+        formality: Formality | None = None,
         **search: Unpack[SearchOptions],
     ) -> Translator:
         """A translator with the settings of a trained system, where others are not given.
 
         Args:
             window: how many sentences a window has.
+            formality: form of address that is asked for; None leaves it to the model.
             search: settings of the search (`SearchSettings`): beam, nbest, length_penalty, sample and so on.
 
         Raises:
@@ -128,6 +134,8 @@ class Translator:
         """
         check_options(search)
         decoding = system.settings.decoding
+        if formality is not None:
+            _check_formality(formality, system)
         return cls(
             system.models,
             system.tokenizer,
@@ -136,6 +144,7 @@ class Translator:
             context or decoding.target_context,
             constrained,
             LOOKAHEAD if lookahead is None else lookahead,
+            formality,
         )
 
     def with_nbest(self, nbest: int) -> Translator:
@@ -292,6 +301,15 @@ class Translator:
         tokens = sum(len(decoded.tokens) + 1 for decoded in chosen)
         total = sum(decoded.log_probability for decoded in chosen)
         return Alternative(on_one_line(text), total / tokens**self.settings.length_penalty)
+
+
+def _check_formality(formality: Formality, system: TrainedSystem) -> None:
+    if formality not in FORMALITIES:
+        raise ParameterError("formality", formality, f"choose from {', '.join(FORMALITIES)}")
+    for run in system.runs:
+        if not run.settings.data.formality:
+            problem = f"{run.path} was trained without tags for it; train with data.formality=0.5"
+            raise ParameterError("formality", formality, problem)
 
 
 def _check_positions(model: Transformer, windows: WindowSettings) -> None:

@@ -6,7 +6,7 @@ client has sent before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from starlette.concurrency import run_in_threadpool
@@ -15,7 +15,7 @@ from focat.serving.service import ServedRun, Service
 from focat.serving.texts import TextKind, TranslatableText, read_text, split_context
 from focat.serving.ticket import DocumentSentence
 from focat.translation.result import Translation
-from focat.translation.sentence import as_input
+from focat.translation.sentence import InputSentence
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,10 @@ async def translate_texts(service: Service, request: TextRequest) -> list[Transl
     run = request.run
     texts = await run_in_threadpool(_read_all, request)
     context = await _context(service, request)
-    sentences = [DocumentSentence(sentence) for text in texts for sentence in text.sentences]
+    sentences = [DocumentSentence.of(sentence) for text in texts for sentence in text.sentences]
     async with service.ticket(request.client, run, [[*context, *sentences]], request.nbest) as ticket:
         found = await service.in_time(ticket.translations())
-    pairs = [(as_input(each.text).text, translation.text) for each, translation in zip(sentences, found, strict=True)]
+    pairs = [(each.sentence.text, translation.text) for each, translation in zip(sentences, found, strict=True)]
     service.memory.remember(request.client, run.id, [pair for pair in pairs if all(pair)])
     remaining = iter(found)
     return [_joined(text, [next(remaining) for _ in text.sentences], request.nbest) for text in texts]
@@ -68,14 +68,17 @@ async def _context(service: Service, request: TextRequest) -> list[DocumentSente
     if request.context is not None:
         before = await run_in_threadpool(split_context, request.context, run.source)
         sentences = before[max(len(before) - run.before, 0) :]
-        return [
-            DocumentSentence(sentence, service.memory.translation_of(client, run.id, sentence), wanted=False)
-            for sentence in sentences
-        ]
+        known = [service.memory.translation_of(client, run.id, sentence) for sentence in sentences]
+        return _as_context(zip(sentences, known, strict=True))
     if len(request.texts) != 1:
         return []
-    remembered = service.memory.recall(client, run.id, run.before)
-    return [DocumentSentence(source, translation, wanted=False) for source, translation in remembered]
+    return _as_context(service.memory.recall(client, run.id, run.before))
+
+
+def _as_context(pairs: Iterable[tuple[str, str | None]]) -> list[DocumentSentence]:
+    """Sentences that are no part of the answer, with their translations where these are known."""
+    given = (InputSentence(source, translation=translation) for source, translation in pairs)
+    return [DocumentSentence(sentence, wanted=False) for sentence in given]
 
 
 def _joined(text: TranslatableText, translations: Sequence[Translation], nbest: int) -> TranslatedText:

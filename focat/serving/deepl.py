@@ -121,5 +121,5 @@ class DeepLApi:
 
 def _kind(body: DeepLBody) -> TextKind:
     if body.tag_handling is not None:
-        return "html"
+        return body.tag_handling
     return "sentence" if body.split_sentences in ("0", False) else "text"

@@ -164,7 +164,7 @@ class LibreTranslateApi:
         run, _ = self._run(source, target, [file.content.decode("utf-8", "replace")])
         segments = await run_in_threadpool(file.segments, run)
         text = text_of(segments)
-        documents = [[DocumentSentence(sentence) for sentence in part] for part in text.documents]
+        documents = [[DocumentSentence.of(sentence) for sentence in part] for part in text.documents]
         async with self._service.ticket(client, run, documents) as ticket:
             found = await self._service.in_time(ticket.translations())
         content = await run_in_threadpool(written, segments, found)

@@ -26,7 +26,7 @@ from focat.serving.service import ServedRun, Service
 from focat.serving.texts import split_text
 from focat.serving.ticket import DocumentSentence, Ticket
 from focat.translation.result import Translation, on_one_line
-from focat.translation.sentence import as_input
+from focat.translation.sentence import InputSentence, as_input
 
 _KEEP_ALIVE_SECONDS = 10.0  # between comments in a stream that has nothing to say
 
@@ -199,7 +199,7 @@ class NativeApi:
         body = await read_json(request, ExplainBody)
         run = self._service.run_for(body.source, body.target)
         sentence = ExplainedSentence.checked(body.sentences, body.translations, body.index)
-        alone = [[DocumentSentence(body.sentences[body.index])]]
+        alone = [[DocumentSentence.of(body.sentences[body.index])]]
         async with self._service.ticket(client, run, alone) as ticket:
             (translation,) = await self._service.in_time(ticket.translations())
         found = await self._service.in_time(run.call(lambda: explain(run.model, sentence)))
@@ -269,12 +269,15 @@ def _read(body: DocumentBody, run: ServedRun) -> _Document:
     if body.start > len(sentences):
         raise ApiError(400, f"start: {body.start} is behind the last of {len(sentences)} sentences", "start")
     fixed = [*body.translations, *[None] * (len(sentences) - len(body.translations))]
-    first = [DocumentSentence(each.source, each.translation, wanted=False) for each in body.context]
+    first = [
+        DocumentSentence(InputSentence(each.source, translation=each.translation), wanted=False)
+        for each in body.context
+    ]
     parts = [first]
     for i, (sentence, translation) in enumerate(zip(sentences, fixed, strict=True)):
         if i in body.breaks:
             parts.append([])
-        parts[-1].append(DocumentSentence(sentence, translation, wanted=i >= body.start))
+        parts[-1].append(DocumentSentence(InputSentence(sentence, translation=translation), i >= body.start))
     return _Document(
         sentences, paragraphs, fixed, body.start, body.nbest, [_shortened(part, run.before) for part in parts]
     )

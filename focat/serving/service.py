@@ -21,7 +21,6 @@ from focat.serving.metrics import Metrics
 from focat.serving.options import ServeOptions
 from focat.serving.ticket import DocumentSentence, Ticket
 from focat.serving.worker import Worker
-from focat.translation.sentence import as_input
 
 _LOGGER = logging.getLogger("focat.serving")
 Result = TypeVar("Result")
@@ -212,7 +211,7 @@ class Service:
 def _log_text(run: ServedRun, ticket: Ticket) -> None:
     for document in ticket.documents:
         for sentence in document:
-            _LOGGER.info("%s to %s: %r", run.source, run.target, as_input(sentence.text).text)
+            _LOGGER.info("%s to %s: %r", run.source, run.target, sentence.sentence.text)
 
 
 def _once(function: Callable[[], None]) -> Callable[[], None]:

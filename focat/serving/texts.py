@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from focat.translation.formats.blocks import Block, has_words, mended
+from focat.translation.formats.entities import Spelling
+from focat.translation.formats.html import markup_segments
 from focat.translation.formats.lines import ANY_LINE, split_line_end
-from focat.translation.formats.segments import FileSegment
+from focat.translation.formats.markup import tokens
+from focat.translation.formats.placeholders import placeholders, required_phrases
+from focat.translation.formats.segments import FileSegment, FormatOptions
 from focat.translation.formats.text import split_paragraphs
+from focat.translation.inline import InlineText, Tag
 from focat.translation.result import Translation
-from focat.translation.sentence import Sentence
+from focat.translation.sentence import InputSentence, Sentence, as_input
 from focat.translation.splitting import split_sentences
 
-TextKind = Literal["text", "html", "sentence"]
-"""Plain text; text with HTML tags; plain text that is one sentence."""
+TextKind = Literal["text", "html", "xml", "sentence"]
+"""Plain text; text with the tags of HTML, or with any tags inside its sentences; plain text that is one sentence."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +53,45 @@ def split_text(text: str, source_language: str, target_language: str) -> Transla
 
 
 def read_text(text: str, kind: TextKind, source_language: str, target_language: str) -> TranslatableText:
-    """A text of a client as sentences."""
-    if kind == "sentence":
-        return TranslatableText([FileSegment(1, (text,), lambda found: found[0].text)])
-    return split_text(text, source_language, target_language)
+    """A text of a client as sentences; placeholders and tags stay."""
+    match kind:
+        case "sentence":
+            return TranslatableText([_keep_placeholders(FileSegment(1, (text,), lambda found: found[0].text))])
+        case "html":
+            options = FormatOptions(languages=(source_language, target_language))
+            return TranslatableText(list(markup_segments(list(tokens(text, html=True)), options)))
+        case "xml":
+            return TranslatableText([_inline_segment(text, source_language)])
+        case "text":
+            split = split_text(text, source_language, target_language)
+            return TranslatableText([_keep_placeholders(segment) for segment in split.segments])
+
+
+def _inline_segment(text: str, language: str) -> FileSegment:
+    """A text whose tags all stand inside sentences."""
+    spelling = Spelling()
+    kinds: dict[str, Literal["open", "close", "single"]] = {"open": "open", "close": "close"}
+    parts = [
+        spelling.read(token.text)
+        if token.kind == "text"
+        else Tag(token.text, kinds.get(token.kind, "single"), token.name)
+        for token in tokens(text)
+    ]
+    block = Block(InlineText(parts), language, spelling.write)
+    return FileSegment(1, block.sentences, block.write)
+
+
+def _keep_placeholders(segment: FileSegment) -> FileSegment:
+    """The segment with placeholders that its translations must have, as `{name}` and `%s`."""
+    given = [as_input(sentence).text for sentence in segment.sentences]
+    if not any(map(placeholders, given)):
+        return segment
+    sentences = [
+        # nothing but placeholders is its own translation
+        InputSentence(text, required_phrases(text), translation=None if has_words(text) else text)
+        for text in given
+    ]
+    return replace(segment, sentences=sentences, write=lambda found: segment.write([mended(each) for each in found]))
 
 
 def split_context(text: str, language: str) -> list[str]:

@@ -8,18 +8,21 @@ from dataclasses import dataclass
 
 from focat.serving.errors import ApiError
 from focat.translation.result import Translation
-from focat.translation.sentence import Sentence
+from focat.translation.sentence import InputSentence, Sentence, as_input
 
 
 @dataclass(frozen=True)
 class DocumentSentence:
     """A sentence of a document to translate."""
 
-    text: Sentence
-    fixed: str | None = None
-    """Its translation if there is one: context of the following sentences, never decoded."""
+    sentence: InputSentence
     wanted: bool = True
     """Whether it is part of the answer; if not, it is context only."""
+
+    @classmethod
+    def of(cls, sentence: Sentence, wanted: bool = True) -> DocumentSentence:
+        """A sentence that may be a plain string."""
+        return cls(as_input(sentence), wanted)
 
 
 Event = tuple[int, Translation] | Exception

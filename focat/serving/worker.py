@@ -19,8 +19,7 @@ from focat.errors import FocatError
 from focat.serving.ticket import Event, Ticket
 from focat.translation.document_stream import DocumentStream, OutputSentence
 from focat.translation.driver import Wave, WindowDriver
-from focat.translation.result import Translation, on_one_line
-from focat.translation.sentence import as_input
+from focat.translation.result import Translation
 from focat.translation.translator import Translator
 
 _LOGGER = logging.getLogger("focat.serving")
@@ -58,16 +57,11 @@ class Lane:
         for sentences in ticket.documents:
             document = ServedDocument(deque(maxlen=self.translator.windows.before), closed=True, ticket=ticket)
             for number, sentence in enumerate(sentences):
-                given = as_input(sentence.text)
-                text = on_one_line(given.text)
-                read = OutputSentence(number, given.text, text, given.required, given.align)
-                if sentence.fixed is not None:
-                    read.fixed, read.missing = self.translator.tokenizer.target.encode(sentence.fixed), 0
-                if text:
+                read = self.translator.read_sentence(sentence.sentence, number)
+                if read.text:
                     document.waiting.append(read)
-                else:
-                    read.missing = 0
-                document.output.append((index if sentence.wanted else None, read, sentence.fixed))
+                given = sentence.sentence.translation
+                document.output.append((index if sentence.wanted else None, read, given))
                 index += sentence.wanted
             events += self._take_finished(document)
             if not document.finished:

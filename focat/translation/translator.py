@@ -244,18 +244,23 @@ class Translator:
         self, line: Sentence, index: int, output: deque[OutputSentence], documents: deque[DocumentStream]
     ) -> None:
         """Add a sentence to its document; a blank one is in no window."""
-        given = as_input(line)
-        text = on_one_line(given.text.encode("utf-8", "replace").decode())
-        sentence = OutputSentence(index, given.text, text, given.required, given.align)
+        sentence = self.read_sentence(as_input(line), index)
         output.append(sentence)
-        if given.translation is not None:
-            sentence.fixed, sentence.missing = self.tokenizer.target.encode(on_one_line(given.translation)), 0
         if not sentence.text:
-            sentence.missing = 0
             return
         if not documents or documents[-1].closed:
             documents.append(self.jobs.new_document())
         documents[-1].waiting.append(sentence)
+
+    def read_sentence(self, given: InputSentence, index: int) -> OutputSentence:
+        """A sentence as documents have it; `index` seeds its sampling. One without text has nothing to be decoded."""
+        text = on_one_line(given.text.encode("utf-8", "replace").decode())
+        sentence = OutputSentence(index, given.text, text, given.required, given.align)
+        if given.translation is not None:
+            sentence.fixed, sentence.missing = self.tokenizer.target.encode(on_one_line(given.translation)), 0
+        if not text:
+            sentence.missing = 0
+        return sentence
 
     def _add_jobs(self, document: DocumentStream, wave: Wave) -> None:
         """Add the windows of a document that can be decoded now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,9 +12,11 @@ import deepl
 import pytest
 import requests
 from libretranslatepy import LibreTranslateAPI
+from lxml import html
 
 from focat.api import Model
 from focat.corpus.generated import generate
+from focat.translation.formats.placeholders import placeholders
 from tests.serving.running import RunningServer
 
 DOCUMENT = list(next(iter(generate(1, 9))).source)[:4]
@@ -189,3 +192,25 @@ def test_fifty_clients_do_not_see_each_other(server: RunningServer) -> None:
     assert together[:10] == alone
     without_context = [server.translated(sentences=document[-1:])[0] for document in documents[:10]]
     assert [answers[-1] for answers in alone] != without_context
+
+
+def tags(text: str) -> list[str]:
+    return sorted(re.findall("<[^>]*>", text))
+
+
+def test_mark_up_and_placeholders_stay_whole(server: RunningServer) -> None:
+    page = '<h1 class="a">Tom &amp; Anna</h1>\n<p>Where is <b>the <i>cat</i></b>?<br>It is old.</p><pre>not this</pre>'
+    body = {"q": page, "source": "en", "target": "de", "format": "html", **session("page")}
+    found = server.post("/translate", body).json()["translatedText"]
+    assert tags(found) == tags(page)
+    assert [element.tag for element in html.fromstring(found).iter()] == [e.tag for e in html.fromstring(page).iter()]
+    assert "<pre>not this</pre>" in found
+    messages = ["Hello {name}!", "%d files in %s", "%s", "Visit https://example.org/a?b=1 now."]
+    found = server.post("/translate", {**body, "q": messages, "format": "text"}).json()["translatedText"]
+    assert found[2] == "%s"
+    for message, translation in zip(messages, found, strict=True):
+        assert sorted(placeholders(translation)) == sorted(placeholders(message))
+    segment = 'The <g id="1">cat</g> is <x id="2"/>old.'
+    asked = {"text": segment, "target_lang": "DE", "tag_handling": "xml", **session("segment")}
+    (answer,) = server.post("/v2/translate", asked).json()["translations"]
+    assert tags(answer["text"]) == tags(segment)

@@ -87,6 +87,8 @@ class ModelSettings(SettingsSection):
     """With `attention: long-short`, how many heads attend only to their own sentence; half of them if not given."""
     global_layers: tuple[NonNegativeInt, ...] | None = None
     """With `attention: group`, the layers that attend to the whole window, counted from 0; the top two if not given."""
+    decoder_global_layers: tuple[NonNegativeInt, ...] | None = None
+    """The same of the decoder, to its own tokens and to the source; those of `global_layers` if not given."""
     context: ContextSettings | None = None
     """Attention to context sentences that are encoded apart; if not given, windows are encoded whole (the paper)."""
     second_pass: SecondPassSettings | None = None
@@ -109,8 +111,9 @@ class ModelSettings(SettingsSection):
             raise ValueError(
                 f"local_heads is {self.local_heads} of {self.heads} heads: one at least must attend to the whole window"
             )
-        if self.global_layers is not None and self.attention != "group":
-            raise ValueError("global_layers needs attention: group")
+        for name in ("global_layers", "decoder_global_layers"):
+            if getattr(self, name) is not None and self.attention != "group":
+                raise ValueError(f"{name} needs attention: group")
         for name, default in (("sinusoids", "fairseq"), ("position_offset", 0)):
             if getattr(self, name) != default and self.positions != "sinusoidal":
                 raise ValueError(f"{name}: {getattr(self, name)} needs positions: sinusoidal")

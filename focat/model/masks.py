@@ -6,6 +6,8 @@ their own sentence. The same rules hold in the encoder, in the decoder and betwe
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -14,6 +16,9 @@ from focat.corpus.vocabulary import SEPARATOR
 from focat.errors import FocatError
 from focat.model.packed_attention import PackedMask, block_table
 from focat.windows.batch import PackedSequences, Sequences
+
+Stack = Literal["encoder", "decoder"]
+"""Whose queries a mask is for."""
 
 
 def opened_segments(target_input: Sequences) -> Tensor:
@@ -76,6 +81,7 @@ def packed_masks(
     keys: PackedSequences,
     query_sentence: Tensor,
     key_sentence: Tensor,
+    stack: Stack,
     causal: bool = False,
 ) -> list[PackedMask]:
     """`layer_masks` of packed windows. Sentences are (1, queries) and (1, keys); each query's has a key."""
@@ -83,7 +89,9 @@ def packed_masks(
     if settings.attention == "long-short":
         local_heads = [settings.local_heads or settings.heads // 2] * layers
     elif settings.attention == "group":
-        local_heads = [0 if layer in global_layers(settings, layers) else settings.heads for layer in range(layers)]
+        local_heads = [
+            0 if layer in global_layers(settings, layers, stack) else settings.heads for layer in range(layers)
+        ]
     sentences = query_sentence[0].int(), key_sentence[0].int()
     tables = (
         block_table(queries.blocks, queries.bounds, keys.bounds),
@@ -93,7 +101,7 @@ def packed_masks(
 
 
 def layer_masks(
-    settings: ModelSettings, layers: int, query_sentence: Tensor, key_sentence: Tensor, visible: Tensor
+    settings: ModelSettings, layers: int, query_sentence: Tensor, key_sentence: Tensor, visible: Tensor, stack: Stack
 ) -> list[Tensor]:
     """What each layer of a stack lets its heads see, of the keys `visible` to all; one tensor shared by many layers.
 
@@ -105,17 +113,20 @@ def layer_masks(
     if settings.attention == "long-short":
         local_heads = settings.local_heads or settings.heads // 2
         return [long_short_mask(own, visible, settings.heads, local_heads)] * layers
-    return group_masks(own, visible, layers, global_layers(settings, layers))
+    return group_masks(own, visible, layers, global_layers(settings, layers, stack))
 
 
-def global_layers(settings: ModelSettings, layers: int) -> tuple[int, ...]:
+def global_layers(settings: ModelSettings, layers: int, stack: Stack) -> tuple[int, ...]:
     """Layers of a stack with group attention that see the whole window: by default the top two."""
+    if stack == "decoder" and settings.decoder_global_layers is not None:
+        return settings.decoder_global_layers
     return tuple(range(max(layers - 2, 0), layers)) if settings.global_layers is None else settings.global_layers
 
 
 def check_global_layers(settings: ModelSettings) -> None:
     """Refuse layers that neither stack has."""
     highest = max(settings.encoder_layers, settings.decoder_layers) - 1
-    for layer in settings.global_layers or ():
-        if layer > highest:
-            raise FocatError(f"model.global_layers names layer {layer}: layers are counted from 0 to {highest}")
+    for name in ("global_layers", "decoder_global_layers"):
+        for layer in getattr(settings, name) or ():
+            if layer > highest:
+                raise FocatError(f"model.{name} names layer {layer}: layers are counted from 0 to {highest}")

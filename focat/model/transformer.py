@@ -146,10 +146,11 @@ class Transformer(nn.Module):
         embedded = self._embed(self._word_dropout(source), positions, table, self.source_positions)
         masks: Sequence[Tensor | PackedMask]
         if isinstance(source, PackedSequences):
-            masks = packed_masks(self.settings, len(self.encoder), source, source, source.segments, source.segments)
+            segments = source.segments
+            masks = packed_masks(self.settings, len(self.encoder), source, source, segments, segments, "encoder")
         else:
             visible = padding_mask(source.segments >= 0)
-            masks = layer_masks(self.settings, len(self.encoder), source.segments, source.segments, visible)
+            masks = layer_masks(self.settings, len(self.encoder), source.segments, source.segments, visible, "encoder")
         x = embedded.x
         for i, (layer, mask) in enumerate(zip(self.encoder, masks, strict=True)):
             x = x if i == 0 or embedded.per_layer_embedding is None else x + embedded.per_layer_embedding
@@ -299,7 +300,7 @@ class Transformer(nn.Module):
         )
         inputs = cache.append(tokens, columns)
         layers = len(self.decoder)
-        masks = layer_masks(self.settings, layers, inputs.query_segments, inputs.key_segments, inputs.mask)
+        masks = layer_masks(self.settings, layers, inputs.query_segments, inputs.key_segments, inputs.mask, "decoder")
         cross_masks = self._cross_masks(cache.source, cache.current[:, None] - inputs.query_segments)
         context_keys = ContextKeys.of(cache.source) if self._context_attentions else None
         x, context = embedded.x, None
@@ -355,13 +356,14 @@ class Transformer(nn.Module):
         opened, layers = opened_segments(target_input), len(self.decoder)
         distance = target_input.current_segments - opened
         if isinstance(source, PackedSequences) and isinstance(target_input, PackedSequences):
-            own = packed_masks(self.settings, layers, target_input, target_input, opened, opened, causal=True)
+            own = packed_masks(self.settings, layers, target_input, target_input, opened, opened, "decoder", True)
             source_distance = source.current_segments - source.segments
-            return own, packed_masks(self.settings, layers, target_input, source, distance, source_distance)
+            cross = packed_masks(self.settings, layers, target_input, source, distance, source_distance, "decoder")
+            return own, cross
         assert isinstance(source, PaddedSequences)
         length = target_input.tokens.shape[1]
         visible = causal_mask(length, length, target_input.tokens.device)  # padding comes last: no real query sees it
-        masks = layer_masks(self.settings, layers, opened, opened, visible)
+        masks = layer_masks(self.settings, layers, opened, opened, visible, "decoder")
         # plain causality has a faster kernel, which needs no mask
         return [None if mask is visible else mask for mask in masks], self._cross_masks(source, distance)
 
@@ -373,4 +375,4 @@ class Transformer(nn.Module):
         key_distance = source.current[:, None] - source.segments
         real = source.segments >= 0
         visible = padding_mask(real if self.context is None else real & (key_distance == 0))
-        return layer_masks(self.settings, len(self.decoder), distance, key_distance, visible)
+        return layer_masks(self.settings, len(self.decoder), distance, key_distance, visible, "decoder")

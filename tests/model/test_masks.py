@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from focat.config.schema import ModelSettings
+from focat.config.schema import ModelSettings, WindowSettings
 from focat.corpus.vocabulary import SEPARATOR, START
 from focat.errors import FocatError
 from focat.model import masks
@@ -86,7 +86,7 @@ def test_the_top_two_layers_are_global_by_default() -> None:
     visible = masks.padding_mask(segments >= 0)
     for layers, given_layers, wanted in ((4, None, [2, 3]), (1, None, [0]), (3, (0,), [0])):
         chosen = ModelSettings(preset="tiny", attention="group", global_layers=given_layers)
-        found = masks.layer_masks(chosen, layers, segments, segments, visible)
+        found = masks.layer_masks(chosen, layers, segments, segments, visible, "encoder")
         assert [i for i, mask in enumerate(found) if mask is visible] == wanted
 
 
@@ -130,3 +130,24 @@ def test_more_sentences_than_the_source_has(pattern: str) -> None:
 def test_a_layer_that_does_not_exist_is_refused() -> None:
     with pytest.raises(FocatError, match=r"layer 2: layers are counted from 0 to 1"):
         tiny(attention="group", global_layers=(0, 2))
+
+
+def test_the_decoder_may_have_other_global_layers() -> None:
+    """Ma et al. (2020): context enters by the lower layers of the encoder; top layers and decoder see the current one.
+
+    So another context changes the current sentence's states, and what the decoder sees of context sentences does not
+    count.
+    """
+    windows = WindowSettings(before=2, target_before=0, max_tokens=40)
+    model = tiny(0, windows, attention="group", global_layers=(0,), decoder_global_layers=())
+    context, other, current, target = window(2, seed=1), window(2, seed=2), window(3, seed=3), side(window(2, seed=4))
+    source = side([*context[:-1], SEPARATOR, *current])
+    changed = side([*other[:-1], SEPARATOR, *current])
+    assert not torch.allclose(model(source, target), model(changed, target))
+    encoded = model.encode(source)
+    of_context = (source.segments == 0)[..., None]
+    damaged = replace(encoded, hidden=torch.where(of_context, torch.randn_like(encoded.hidden), encoded.hidden))
+    given = decoder_input(target)
+    torch.testing.assert_close(model.decode(damaged, given), model.decode(encoded, given))
+    full = tiny(0, windows, attention="group", global_layers=(0,))
+    assert not torch.allclose(full.decode(damaged, given), full.decode(encoded, given))

@@ -10,10 +10,10 @@ from random import Random
 from typing import Any
 
 from tests.soak.fuzz_case import Build, FuzzCase, Mutate
+from tests.soak.fuzz_corpora import CORPORA, changed_copy
 from tests.soak.fuzz_translation import journal, same_lines, same_records, same_timings, translate
 from tests.soak.mutations import (
     compressed,
-    mutate_binary,
     mutate_json,
     mutate_json_lines,
     mutate_text,
@@ -21,7 +21,7 @@ from tests.soak.mutations import (
     odd_text,
     odd_value,
 )
-from tests.soak.seeds import SETTINGS, Seeds
+from tests.soak.seeds import Seeds
 
 # ----------------------------------------------------------------------------------------------- settings and plans
 
@@ -72,43 +72,6 @@ def plan(draw: Random, seeds: Seeds, folder: Path) -> FuzzCase:
 
 
 # ---------------------------------------------------------------------------------------------------------- corpora
-
-
-def corpus(format: str, patterns: dict[str, str], mutate: Mutate = mutate_text) -> Build:
-    """Corpora of a format, by the pattern of files for each setting. One is drawn, and one file of it changed."""
-
-    def build(draw: Random, seeds: Seeds, folder: Path) -> FuzzCase:
-        files = {setting: seeds.files(f"corpora/{pattern}") for setting, pattern in patterns.items()}
-        number = draw.randrange(min(map(len, files.values())))
-        changed = draw.choice(list(files))
-        settings: dict[str, object] = {"format": format}
-        for setting, choices in files.items():
-            name, data = choices[number].name, choices[number].read_bytes()
-            if setting == changed:
-                name, data = compressed(draw, name, mutate(draw, data))
-            (folder / name).write_bytes(data)
-            settings[setting] = name
-        cleaning = {"identical": True, "max_characters": 200, "max_length_ratio": 3.0} if draw.random() < 0.5 else {}
-        normalisation = {"unicode": draw.choice(["none", "NFC", "NFKC"]), "lowercase": draw.random() < 0.5}
-        tokenizer = {"source_model": str(seeds.store / "tokenizer/source.model")}
-        data_settings = {"store": "store", "tokenizer": tokenizer, "cleaning": cleaning, "normalisation": normalisation}
-        tree = {"data": {**data_settings, draw.choice(["dev", "test"]): [settings], "train": [settings]}}
-        (folder / "c.yaml").write_text(json.dumps(tree))
-        return FuzzCase(["prepare", "c.yaml", "--quiet"], ("store*",), kept_if_refused=("store", "store/*/*"))
-
-    return build
-
-
-def tokenizer_model(draw: Random, seeds: Seeds, folder: Path) -> FuzzCase:
-    model = (seeds.store / "tokenizer/source.model").read_bytes()
-    (folder / "m.model").write_bytes(mutate_binary(draw, model))
-    data = {
-        **SETTINGS["data"],
-        "train": [{"format": "generated", "documents": 3}],
-        "tokenizer": {"source_model": "m.model"},
-    }
-    (folder / "c.yaml").write_text(json.dumps({"data": data}))
-    return FuzzCase(["prepare", "c.yaml", "--quiet"], ("store*",), kept_if_refused=("store", "store/*/*"))
 
 
 # ----------------------------------------------------------------------------------------------------------- suites
@@ -167,25 +130,8 @@ def context_folder(draw: Random, seeds: Seeds, folder: Path) -> FuzzCase:
 # --------------------------------------------------------------------------------------------------- stores and runs
 
 
-def _changed_copy(draw: Random, source: Path, copy: Path) -> str:
-    """Copy a folder with one of its files changed, missing, or empty; returns which."""
-    shutil.copytree(source, copy)
-    path = draw.choice(sorted(p for p in copy.rglob("*") if p.is_file()))
-    if draw.random() < 0.06:
-        path.unlink()
-    else:
-        by_suffix: dict[str, Mutate] = {
-            ".json": mutate_json,
-            ".yaml": mutate_yaml,
-            ".jsonl": mutate_json_lines,
-            "": mutate_text,
-        }
-        path.write_bytes(by_suffix.get(path.suffix, mutate_binary)(draw, path.read_bytes()))
-    return str(path.relative_to(copy))
-
-
 def store(draw: Random, seeds: Seeds, folder: Path) -> FuzzCase:
-    _changed_copy(draw, seeds.store, folder / "store")
+    changed_copy(draw, seeds.store, folder / "store")
     shutil.copy(seeds.settings, folder / "c.yaml")
     match draw.choice(("inspect", "inspect", "inspect", "prepare", "train")):
         case "inspect":
@@ -222,7 +168,7 @@ def _differences(found: Path, expected: Path) -> list[str]:
 
 
 def run(draw: Random, seeds: Seeds, folder: Path) -> FuzzCase:
-    changed = _changed_copy(draw, seeds.run, folder / "run")
+    changed = changed_copy(draw, seeds.run, folder / "run")
     if draw.random() < 0.4:  # or a changed file would never be read any further
         for sums in (folder / "run").rglob("checksums.json"):
             if str(sums.relative_to(folder / "run")) != changed:
@@ -254,7 +200,7 @@ def run(draw: Random, seeds: Seeds, folder: Path) -> FuzzCase:
 
 def report(draw: Random, seeds: Seeds, folder: Path) -> FuzzCase:
     """A page about a run of which a file is changed: its log, its settings, its results."""
-    _changed_copy(draw, seeds.run, folder / "run")
+    changed_copy(draw, seeds.run, folder / "run")
     return FuzzCase(["report", "run", "-o", "page.html", "--examples", "0", "--quiet"], ("page.html",))
 
 
@@ -317,13 +263,7 @@ KINDS: dict[str, tuple[Build, int]] = {  # with how many inputs of it in a round
     "config": (config, 50),
     "overrides": (overrides, 40),
     "plan": (plan, 40),
-    "corpus-text": (corpus("text", {"source": "text*.en", "target": "text*.de"}), 40),
-    "corpus-ids": (corpus("ids", {"source": "ids.en", "target": "ids.de", "documents": "ids.documents"}), 40),
-    "corpus-tsv": (corpus("tsv", {"path": "*.tsv"}), 40),
-    "corpus-jsonl": (corpus("jsonl", {"path": "*.jsonl"}, mutate_json_lines), 40),
-    "corpus-wit3": (corpus("wit3", {"source": "[tx][am][gl]*.en", "target": "[tx][am][gl]*.de"}), 40),
-    "corpus-fragments": (corpus("fragments", {"source": "fragments.en", "target": "fragments.de"}), 40),
-    "tokenizer-model": (tokenizer_model, 20),
+    **CORPORA,
     "suite-voita": (suite("suites/[delr]*.json", mutate_json), 30),
     "suite-own": (suite("suites/own.jsonl", mutate_json_lines), 30),
     "suite-contrapro": (contrapro, 30),

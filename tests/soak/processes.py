@@ -6,6 +6,7 @@ What runs is the real command line, `focat.cli.main`, with its own output and ex
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 import resource
 import signal
@@ -41,6 +42,8 @@ def import_all() -> None:
     import focat.reporting.terminal.evaluation
     import focat.reporting.terminal.inspection
 
+    for name in ("charset_normalizer", "pyarrow.parquet"):  # readers import them when they need them
+        importlib.import_module(name)
     command = typer.main.get_command(focat.cli.app)
     typer.main.get_command = lambda app: command  # it takes five times as long to build as most commands to run
     torch.set_num_threads(1)

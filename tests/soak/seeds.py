@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.soak.processes import fork, run_main
+from tests.soak.seed_corpora import srt, write, write_corpora
 
 MODEL = {"preset": "tiny", "d_model": 16, "d_ff": 32, "encoder_layers": 1, "decoder_layers": 1, "heads": 2}
 TRAINING = {
@@ -96,31 +97,13 @@ class Seeds:
 
         os.chdir(self.folder)
         documents = list(generate(4, 5))
-        pairs = [(d.name, s, t) for d in documents for s, t in zip(d.source, d.target, strict=True)]
-        sides = [["\n".join(getattr(d, side)) for d in documents] for side in ("source", "target")]
-        corpora = Path("corpora")
-        corpora.mkdir()
-        for language, texts in zip(("en", "de"), sides, strict=True):
-            _write(corpora / f"text.{language}", "\n\n".join(texts) + "\n")
-            _write(corpora / f"ids.{language}", "\n".join(texts) + "\n")
-            _write(corpora / f"fragments.{language}", "".join(text.replace("\n", " _eos ") + "\n" for text in texts))
-            _write(corpora / f"tags.{language}", "".join(_tags(i, text) for i, text in enumerate(texts)))
-            _write(corpora / f"xml.{language}", _xml(texts))
-        _write(corpora / "ids.documents", "".join(f"{name}\n" for name, _, _ in pairs))
-        _write(corpora / "three.tsv", "".join(f"{name}\t{s}\t{t}\n" for name, s, t in pairs))
-        _write(corpora / "two.tsv", "".join(f"{s}\t{t}\n" + "\n" * (i % 5 == 4) for i, (_, s, t) in enumerate(pairs)))
-        whole = [{"document": d.name, "source": d.source, "target": d.target} for d in documents]
-        single = [{"document": name, "source": s, "target": t} for name, s, t in pairs]
-        for name, records in (("documents", whole), ("sentences", single)):
-            _write(
-                corpora / f"{name}.jsonl", "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-            )
+        write_corpora(Path("corpora"), documents)
 
         inputs = Path("inputs")
         inputs.mkdir()
-        sentences = [source for _, source, _ in pairs][:6]
-        _write(inputs / "talk.txt", "\n".join(sentences[:4]) + "\n\n" + "\n".join(sentences[4:]) + "\n")
-        _write(inputs / "running", " ".join(sentences[:3]) + "\n\n" + " ".join(sentences[3:]) + "\n")
+        sentences = [source for document in documents for source in document.source][:6]
+        write(inputs / "talk.txt", "\n".join(sentences[:4]) + "\n\n" + "\n".join(sentences[4:]) + "\n")
+        write(inputs / "running", " ".join(sentences[:3]) + "\n\n" + " ".join(sentences[3:]) + "\n")
         records = [{"id": i, "source": s, "document": f"d{i // 3}", "n": 1.10} for i, s in enumerate(sentences[:4])]
         lines = [
             *map(json.dumps, records),
@@ -128,9 +111,9 @@ class Seeds:
             json.dumps(sentences[2:4]),
             '"It ends."',
         ]
-        _write(inputs / "talk.jsonl", "\n".join(lines) + "\n")
-        _write(inputs / "film.srt", _srt(sentences))
-        _write(inputs / "film.vtt", _vtt(sentences))
+        write(inputs / "talk.jsonl", "\n".join(lines) + "\n")
+        write(inputs / "film.srt", srt(sentences))
+        write(inputs / "film.vtt", _vtt(sentences))
 
         write_suites(Path("suites"), 4, 7)
         own = [
@@ -143,9 +126,9 @@ class Seeds:
             }
             for i in range(4)
         ]
-        _write(Path("suites/own.jsonl"), "".join(json.dumps(entry) + "\n" for entry in own))
-        _write(Path("settings.yaml"), json.dumps(SETTINGS, indent=1))
-        _write(Path("plan.yaml"), json.dumps(PLAN, indent=1))
+        write(Path("suites/own.jsonl"), "".join(json.dumps(entry) + "\n" for entry in own))
+        write(Path("settings.yaml"), json.dumps(SETTINGS, indent=1))
+        write(Path("plan.yaml"), json.dumps(PLAN, indent=1))
         if self.data is not None:
             self._real_texts(self.data)
         return 0
@@ -155,12 +138,12 @@ class Seeds:
             for side in pair.split("-"):
                 for lines in islice(_decompressed(data / pair / f"test.{side}.xz"), 1):
                     name = "en" if side == "en" else "de"
-                    _write(self.folder / "corpora" / f"text-{pair}.{name}", "".join(lines.splitlines(True)[:30]))
+                    write(self.folder / "corpora" / f"text-{pair}.{name}", "".join(lines.splitlines(True)[:30]))
                     if side == "en":
-                        _write(self.folder / "inputs" / f"{pair}.txt", "".join(lines.splitlines(True)[:12]))
+                        write(self.folder / "inputs" / f"{pair}.txt", "".join(lines.splitlines(True)[:12]))
         for path in sorted((data / "suites" / "voita").glob("*.json.xz")):
             for text in _decompressed(path):
-                _write(
+                write(
                     self.folder / "suites" / f"real-{path.stem}", json.dumps(json.loads(text)[:4], ensure_ascii=False)
                 )
 
@@ -192,8 +175,8 @@ class Seeds:
                 print(f"focat {' '.join(line)}: exit code {code}", file=sys.stderr)
                 return code
         shutil.copytree("results", "run/results", ignore=shutil.ignore_patterns("b.jsonl", "*.txt", "translate.json"))
-        _write(Path("results/numbers.txt"), "".join(f"{i / 7}\n" for i in range(12)))
-        _write(Path("results/window.txt"), "Where is the cat?\nIt is here.\n\nWo ist die Katze?\nSie ist hier.\n")
+        write(Path("results/numbers.txt"), "".join(f"{i / 7}\n" for i in range(12)))
+        write(Path("results/window.txt"), "Where is the cat?\nIt is here.\n\nWo ist die Katze?\nSie ist hier.\n")
         return 0
 
     def _journal(self) -> int:
@@ -210,35 +193,10 @@ class Seeds:
         )
 
 
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8", newline="")
-
-
 def _decompressed(path: Path) -> Iterator[str]:
     """The text of a file, or nothing if there is no such file."""
     if path.exists():
         yield lzma.decompress(path.read_bytes()).decode()
-
-
-def _tags(number: int, text: str) -> str:
-    return f"<url>http://x/{number}</url>\n<talkid>{number}</talkid>\n<title>Talk {number}</title>\n{text}\n"
-
-
-def _xml(texts: list[str]) -> str:
-    documents = [
-        f'<doc docid="{i}" genre="lectures">\n<talkid>{i}</talkid>\n'
-        + "".join(f'<seg id="{n}"> {line} </seg>\n' for n, line in enumerate(text.split("\n"), 1))
-        + "</doc>\n"
-        for i, text in enumerate(texts)
-    ]
-    head = '<?xml version="1.0" encoding="UTF-8"?>\n<mteval>\n<srcset setid="x">\n'
-    return f"{head}{''.join(documents)}</srcset>\n</mteval>\n"
-
-
-def _srt(sentences: list[str]) -> str:
-    cues = [f"{i}\n00:00:{i:02d},000 --> 00:00:{i + 1:02d},500\n{text}\n" for i, text in enumerate(sentences, 1)]
-    cues[2] = "3\n00:00:03,000 --> 00:00:04,500 X1:10 X2:20\n<i>- Is it here?</i>\n- {\\an8}No.\n"
-    return "\n".join(cues)
 
 
 def _vtt(sentences: list[str]) -> str:

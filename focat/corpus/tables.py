@@ -106,6 +106,7 @@ def _batches(arrow: ModuleType, corpus: ParquetCorpus | DatasetCorpus, path: Pat
         return
     with arrow.memory_map(str(path)) as mapped, arrow.ipc.open_stream(mapped) as reader:
         for batch in reader:
+            batch.validate(full=True)  # or offsets of a damaged file would lead outside of it, into any memory
             for start in range(0, batch.num_rows, _ROWS):
                 yield reader.schema, batch.slice(start, _ROWS)
 

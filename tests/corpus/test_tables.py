@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -135,3 +136,14 @@ def test_files_that_are_no_tables(tmp_path: Path) -> None:
     write_dataset(tmp_path / "d" / "train", table)
     (tmp_path / "d" / "dataset_dict.json").write_text('{"splits": ["train"]}')
     assert message_of(dataset, tmp_path) == "d: holds the splits train; give the folder of one, as d/train"
+
+
+def test_offsets_that_lead_outside_a_text_are_refused(tmp_path: Path) -> None:
+    """A damaged Arrow file, whose text would be read with what lies behind it in memory."""
+    table = pa.table({"en": ["aaaa", "bbbbb"], "de": ["c", "d"]})
+    corpus = write_dataset(tmp_path / "d", pa.concat_tables([table, table]), documents="file")
+    for path in (tmp_path / "d").glob("*.arrow"):
+        content = path.read_bytes()
+        assert content.count(struct.pack("<3i", 0, 4, 9)) == 1
+        path.write_bytes(content.replace(struct.pack("<3i", 0, 4, 9), struct.pack("<3i", 0, 4, 40)))
+    assert "not a whole Arrow file, or damaged after row 0" in message_of(corpus, tmp_path)

@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from focat.config import load_settings
 from tests.soak.processes import fork, run_main
 from tests.soak.seed_corpora import srt, write, write_corpora
 
@@ -85,6 +86,7 @@ class Seeds:
                 raise RuntimeError(f"the files to start from could not be made (exit code {code}):\n{child.output}")
         for leftover in self.folder.glob("*.focat-unfinished"):
             leftover.unlink()
+        load_settings(self.run / "config.yaml")  # once, for all processes that are forked from this one
 
     def files(self, pattern: str) -> list[Path]:
         """Files that match, in a fixed order."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.soak.fuzz_case import Build, FuzzCase, Mutate
 from tests.soak.fuzz_corpora import CORPORA, changed_copy
+from tests.soak.fuzz_http import HTTP
 from tests.soak.fuzz_translation import journal, same_lines, same_records, same_timings, translate
 from tests.soak.mutations import (
     compressed,
@@ -281,4 +282,5 @@ KINDS: dict[str, tuple[Build, int]] = {  # with how many inputs of it in a round
     "translate-vtt": (translate("film.vtt", same_timings, mutate_text), 50),
     "journal": (journal, 15),
     "results": (results, 40),
+    **HTTP,
 }

@@ -23,7 +23,7 @@ from random import Random
 from focat.files import PARTIAL_SUFFIX
 from tests.soak.fuzz_case import FuzzCase
 from tests.soak.fuzz_kinds import KINDS
-from tests.soak.processes import GIGABYTE, Child, fork, limit_memory, run_main
+from tests.soak.processes import GIGABYTE, Child, call, fork, limit_memory, run_main
 from tests.soak.seeds import Seeds
 
 MEMORY = 3 * GIGABYTE  # that a case may take, over what the process has
@@ -69,7 +69,7 @@ def run_case(
     before = _contents(home)
     os.chdir(home)
     os.truncate(output, 0)
-    code = run_main(case.arguments)
+    code = run_main(case.arguments) if case.call is None else call(case.call)
     os.chdir("/")
     text = output.read_text(encoding="utf-8", errors="replace")
     problems = [*_problems_of_output(code, text), *_problems_of_files(case, code, before, _contents(home))]

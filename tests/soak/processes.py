@@ -80,9 +80,14 @@ def run_main(arguments: Sequence[str]) -> int:
     from focat.cli import main
 
     sys.argv = ["focat", *arguments]
+    return call(main)
+
+
+def call(function: Callable[[], int | None]) -> int:
+    """Call a function as `run_main` calls a command."""
     code: Any = 0
     try:
-        main()
+        code = function() or 0
     except SystemExit as stopped:
         code = stopped.code or 0
     except KeyboardInterrupt:  # before `main` could take it

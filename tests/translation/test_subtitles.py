@@ -66,6 +66,12 @@ def test_a_last_cue_may_end_in_a_number(end: str, tmp_path: Path) -> None:
     assert sentences(cues, "srt", tmp_path) == [["The year was 1984"]]
 
 
+def test_control_characters_around_the_number_of_a_cue_are_blanks(tmp_path: Path) -> None:
+    cues = f"\x1f1\n{TIMING}\nHi.\n\n\x1f 2\n{TIMING}\nHo.\n"
+    assert sentences(cues, "srt", tmp_path) == [["Hi.", "Ho."]]
+    assert translated(cues, "srt", same, tmp_path) == cues.encode()
+
+
 @pytest.mark.parametrize(
     "voices", ["<v Ann>Hi.\n<v Bob>Ho.", "<v Ann>Hi.</v> <v Bob>Ho.</v>", "<v.loud Ann>Hi.\n<v Bob>Ho."]
 )

@@ -56,7 +56,7 @@ def _read(lines: InputLines) -> Iterator[str | Cue]:
 def _number(before: Sequence[str]) -> int | None:
     """The number of a cue, from the lines above its timing."""
     last = before[-1].removeprefix("\ufeff") if before else ""
-    return int(last) if _is_number(last) else None
+    return int(last.strip()) if _is_number(last) else None
 
 
 def _is_number(line: str) -> bool:
@@ -76,7 +76,7 @@ def _without_next_number(
         end -= 1
     last = body[end - 1] if end else ""
     follows_blank = end > 1 and not body[end - 2].strip()
-    follows_number = number is not None and _is_number(last) and int(last) == number + 1
+    follows_number = number is not None and _is_number(last) and int(last.strip()) == number + 1
     if _is_number(last) and (follows_blank or follows_number or above_timing):
         end -= 1
         while end and not body[end - 1].strip():

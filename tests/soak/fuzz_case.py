@@ -23,10 +23,10 @@ class FuzzCase:
     """Given the exit code, what else is wrong."""
     replaces: tuple[str, ...] = ()
     """Files that the command is there to change."""
-    call: Callable[[], int] | None = None
-    """What is called instead of the command; returns what its exit code would be."""
     kept_if_refused: tuple[str, ...] = ()
     """What may be left when the command ends with exit code 2: finished parts, from which it goes on."""
+    call: Callable[[], int] | None = None
+    """What is called instead of the command; returns what its exit code would be."""
 
 
 Build = Callable[[Random, Seeds, Path], FuzzCase]

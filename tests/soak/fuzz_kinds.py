@@ -12,7 +12,17 @@ from typing import Any
 from tests.soak.fuzz_case import Build, FuzzCase, Mutate
 from tests.soak.fuzz_corpora import CORPORA, changed_copy
 from tests.soak.fuzz_http import HTTP
-from tests.soak.fuzz_translation import journal, same_lines, same_records, same_timings, translate
+from tests.soak.fuzz_translation import (
+    journal,
+    same_blocks,
+    same_events,
+    same_lines,
+    same_messages,
+    same_records,
+    same_timings,
+    same_units,
+    translate,
+)
 from tests.soak.mutations import (
     compressed,
     mutate_json,
@@ -280,6 +290,10 @@ KINDS: dict[str, tuple[Build, int]] = {  # with how many inputs of it in a round
     "translate-jsonl": (translate("talk.jsonl", same_records, mutate_json_lines), 40),
     "translate-srt": (translate("film.srt", same_timings, mutate_text), 50),
     "translate-vtt": (translate("film.vtt", same_timings, mutate_text), 50),
+    "translate-po": (translate("app.po", same_messages, mutate_text), 40),
+    "translate-xliff": (translate("*.xl*", same_units, mutate_text), 40),
+    "translate-ass": (translate("film.ass", same_events, mutate_text), 40),
+    "translate-html": (translate("page.html", same_blocks, mutate_text), 40),
     "journal": (journal, 15),
     "results": (results, 40),
     **HTTP,

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+from lxml import etree
+
 from tests.soak.fuzz_case import Build, FuzzCase, Mutate
 from tests.soak.mutations import compress, compressed, mutate_binary
 from tests.soak.seeds import Seeds
@@ -88,6 +90,40 @@ def same_records(before: bytes, after: bytes) -> list[str]:
             if json.dumps({name: new.get(name) for name in old}) != json.dumps(old):
                 return [f"line {number} has lost something"]
     return []
+
+
+def same_messages(before: bytes, after: bytes) -> list[str]:
+    """A PO file keeps its comments and messages."""
+    before, known = _in_utf8(before)
+    kept = (b"msgid", b"msgctxt", b"#:", b"#.", b"#~", b"# ")
+    lines = [[line for line in text.splitlines() if line.startswith(kept)] for text in (before, after)]
+    return [] if lines[0] == lines[1] or not known else ["messages or comments of a PO file have changed"]
+
+
+def same_units(before: bytes, after: bytes) -> list[str]:
+    """An XLIFF file keeps its sources."""
+    sources = []
+    for text in (before, after):
+        elements = [each for each in etree.fromstring(text).iter() if str(each.tag).rpartition("}")[2] == "source"]
+        sources.append([etree.tostring(element) for element in elements])
+    return [] if sources[0] == sources[1] else ["sources of an XLIFF file have changed"]
+
+
+def same_events(before: bytes, after: bytes) -> list[str]:
+    """An ASS file keeps styles, times and names: all lines but for the text of its events."""
+    before, known = _in_utf8(before)
+    lines = [
+        [line.split(b",", 9)[:9] if line.startswith(b"Dialogue:") else line for line in re.split(rb"\r\n?|\n", text)]
+        for text in (before, after)
+    ]
+    return [] if lines[0] == lines[1] or not known else ["another part of an ASS file than its texts has changed"]
+
+
+def same_blocks(before: bytes, after: bytes) -> list[str]:
+    """A page keeps its blocks."""
+    before, known = _in_utf8(before)
+    blocks = [re.findall(rb"</?(?:p|h1|ul|li|body|script)\b", text) for text in (before, after)]
+    return [] if blocks[0] == blocks[1] or not known else ["the blocks of a page have changed"]
 
 
 def journal(draw: Random, seeds: Seeds, folder: Path) -> FuzzCase:

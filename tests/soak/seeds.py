@@ -116,6 +116,11 @@ class Seeds:
         write(inputs / "talk.jsonl", "\n".join(lines) + "\n")
         write(inputs / "film.srt", srt(sentences))
         write(inputs / "film.vtt", _vtt(sentences))
+        write(inputs / "film.ass", _ass(sentences))
+        write(inputs / "page.html", _html(sentences))
+        shutil.copy("corpora/messages.po", inputs / "app.po")
+        write(inputs / "one.xlf", _xliff_1(sentences))
+        write(inputs / "two.xliff", _xliff_2(sentences))
 
         write_suites(Path("suites"), 4, 7)
         own = [
@@ -206,3 +211,37 @@ def _vtt(sentences: list[str]) -> str:
     cues[1] = "intro\n00:02.000 --> 01:00:03.000 align:start position:10%\n<v Anna>Is it <b>here</b>?</v>\n"
     head = "WEBVTT - a film\nKind: captions\n\nNOTE\nof the author\n\nSTYLE\n::cue { color: red }\n\n"
     return head + "\n".join(cues)
+
+
+def _ass(sentences: list[str]) -> str:
+    style = "Style: Default,Arial,20,&H00FFFFFF,&H0,&H0,&H0,0,0,0,0,100,100,0,0,1,2,2,2,10,10,10,1"
+    head = "[Script Info]\nTitle: A film\nScriptType: v4.00+\n\n[V4+ Styles]\nFormat: Name, Fontname, Fontsize\n"
+    events = "[Events]\nFormat: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text\n"
+    texts = [*sentences[:4], r"{\an8\i1}Is it{\i0} here?\NNo.", r"{\p1}m 0 0 l 100 0{\p0}"]
+    lines = [f"Dialogue: 0,0:00:0{i}.00,0:00:0{i}.90,Default,Anna,0,0,0,,{text}\n" for i, text in enumerate(texts)]
+    return f"{head}{style}\n\n{events}{''.join(lines)}Comment: 0,0:00:09.00,0:00:09.90,Default,,0,0,0,,a note\n"
+
+
+def _html(sentences: list[str]) -> str:
+    one, two, *others = sentences
+    items = "".join(f"<li>{text}</li>\n" for text in others)
+    head = f"<!DOCTYPE html>\n<html lang=en><head><title>{one}</title><script>let a = '<p>';</script></head>\n"
+    body = f'<h1 title="{two}">{one}</h1>\n<!-- a note -->\n<p>{two} <b>Is it <i>here</i>?</b> &amp; so<br>on.</p>\n'
+    return f"{head}<body>\n{body}<ul>\n{items}</ul>\n<pre>x  y</pre><p translate=no>No.</p></body></html>\n"
+
+
+def _xliff_1(sentences: list[str]) -> str:
+    units = [f'<trans-unit id="{i}"><source>{text}</source></trans-unit>\n' for i, text in enumerate(sentences[:4])]
+    units += ['<trans-unit id="x"><source><g id="1">Where</g> is %s?</source><target>Wo?</target></trans-unit>\n']
+    file = '<file original="a" source-language="en" target-language="de" datatype="plaintext"><body>\n'
+    head = (
+        '<?xml version="1.0" encoding="UTF-8"?>\n<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">\n'
+    )
+    return f"{head}{file}{''.join(units)}</body></file>\n</xliff>\n"
+
+
+def _xliff_2(sentences: list[str]) -> str:
+    segments = [f"<segment><source>{text}</source></segment>\n" for text in sentences[:4]]
+    segments += ['<segment state="initial"><source><pc id="1">Where</pc> is <ph id="2"/>?</source></segment>\n']
+    head = '<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0" srcLang="en" trgLang="de">\n'
+    return f'{head}<file id="f"><unit id="u">\n{"".join(segments)}</unit></file>\n</xliff>\n'

@@ -35,6 +35,7 @@ TEXTS = {
     "app.po": 'msgid "Where is the cat?"\nmsgstr "Wo ist die Katze?"\n\nmsgid "It is <b>old</b>."\nmsgstr ""\n',
     "app.xlf": "<xliff><file><trans-unit id='1'><source>It is <g id='1'>old</g>.</source></trans-unit></file></xliff>",
     "page.html": "<!DOCTYPE html>\n<html lang=en><p>Where is the cat? It is <b>old</b>.</html>\n",
+    "page.md": "# The cat\n\nWhere is the cat?\nIt is **old**.\n",
     "base.txt": "0.5\n0.7\n0.6\n",
     "focused.txt": "0.4\n0.7\n0.5\n",
 }

@@ -15,6 +15,7 @@ from focat.errors import FocatError, ParameterError
 from focat.translation.formats.html import html_segments
 from focat.translation.formats.jsonl import jsonl_segments
 from focat.translation.formats.lines import InputLines
+from focat.translation.formats.markdown import markdown_segments
 from focat.translation.formats.po import po_segments
 from focat.translation.formats.segments import FileSegment, FormatOptions, SubtitleOptions
 from focat.translation.formats.subtitles import ass_segments, srt_segments, vtt_segments
@@ -43,6 +44,7 @@ FORMATS = {
     "xliff": Format((".xlf", ".xliff"), xliff_segments),
     "ass": Format((".ass", ".ssa"), ass_segments),
     "html": Format((".html", ".htm", ".xhtml"), html_segments),
+    "markdown": Format((".md", ".markdown"), markdown_segments),
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import get_args, overload
+from typing import Any, get_args, overload
 
 from typing_extensions import Unpack
 
@@ -31,7 +31,8 @@ from focat.translation.arguments import (
 from focat.translation.formats import FormatOptions, SubtitleOptions
 from focat.translation.formats.encodings import UTF8, encoding_name
 from focat.translation.jobs import STDOUT, Job, JobStats, run_job
-from focat.translation.options import TranslateOptions
+from focat.translation.many_files import FilesStats, run_files
+from focat.translation.options import FileOptions, TranslateOptions
 from focat.translation.result import Translation
 from focat.translation.sentence import InputSentence, Sentence
 from focat.translation.translator import Translator
@@ -132,53 +133,83 @@ class Model:
         self,
         input: str | Path,
         output: str | Path = STDOUT,
-        format: str | None = None,
-        split: bool = False,
-        scores: bool = False,
-        overwrite: bool = False,
+        *,
         progress: Progress = NULL_PROGRESS,
-        encoding: str | None = None,
-        output_encoding: str = UTF8,
-        all_entries: bool = False,
-        subtitles: SubtitleOptions | None = None,
-        **options: Unpack[TranslateOptions],
+        **options: Unpack[FileOptions],
     ) -> JobStats:
         """Translate a file as `focat translate` does; an interrupted translation is resumed.
 
         Args:
             input: the file to translate.
             output: the file to write; standard output if not given.
-            format: as text, jsonl or srt (`focat.translation.formats.FORMATS`); by the name of the input if not given.
-            split: the input is running text, to be split into sentences.
-            scores: write the score of each translation.
-            overwrite: replace the output if it exists, and fields of JSON lines that have the name of an added one.
             progress: where progress is shown.
-            encoding: that of the input; found out if not given.
-            output_encoding: that of the output.
-            all_entries: replace translations that a PO or XLIFF file has already, too.
-            subtitles: length of lines and the like, if the file has subtitles.
-            options: as of `translator`.
+            options: `format`, `split`, `scores`, `overwrite`, `encoding`, `output_encoding`, `all_entries` and
+                `subtitles` (`FileOptions`), and those of `translator`.
         """
         for name, path in (("input", input), ("output", output)):
             check_type(name, path, str | Path, "a path")
+        job, translator = self._file_job(input, output, progress, options)
+        return run_job(job, translator, self._digests(), progress)
+
+    def translate_files(
+        self,
+        inputs: str | Path | Sequence[str | Path],
+        output: str | Path,
+        *,
+        shard: tuple[int, int] | None = None,
+        progress: Progress = NULL_PROGRESS,
+        **options: Unpack[FileOptions],
+    ) -> FilesStats:
+        """Translate many files as one job, so that they fill batches together; an interrupted job is resumed.
+
+        Args:
+            inputs: files, folders, and patterns such as `films/**/*.srt`.
+            output: a folder, where outputs have the same relative names.
+            shard: translate a part of the files: which one, counted from 1, and of how many.
+            progress: where progress is shown.
+            options: as of `translate_file`. Outputs that exist are left as they are, unless they are to be overwritten.
+
+        Returns:
+            What was done; `failed` says what is wrong with files that could not be translated.
+        """
+        inputs = [inputs] if isinstance(inputs, str | Path) else list_of("inputs", inputs, "a list of paths")
+        for name, path in (*((f"inputs[{i}]", each) for i, each in enumerate(inputs)), ("output", output)):
+            check_type(name, path, str | Path, "a path")
+        job, translator = self._file_job("", output, progress, options)
+        return run_files(job, inputs, shard, translator, self._digests(), progress)
+
+    def _file_job(
+        self, input: str | Path, output: str | Path, progress: Progress, options: FileOptions
+    ) -> tuple[Job, Translator]:
+        """A job with these options, and the translator for it."""
         check_type("progress", progress, Progress, "a Progress")
-        check_options(
-            options,
-            *("format", "split", "scores", "overwrite", "progress"),
-            *("encoding", "output_encoding", "all_entries", "subtitles"),
-        )
-        encodings = (
-            None if encoding is None else encoding_name("encoding", encoding),
-            encoding_name("output_encoding", output_encoding),
-        )
-        languages = self.settings.data.source_language, self.settings.data.target_language
-        nbest = options.get("nbest") or self.settings.decoding.nbest
+        names = FileOptions.__annotations__.keys() - TranslateOptions.__annotations__.keys()
+        check_options(options, *names, "progress")
+        data, decoding = self.settings.data, self.settings.decoding
+        encoding = options.get("encoding")
+        output_encoding = encoding_name("output_encoding", options.get("output_encoding", UTF8))
         written = FormatOptions(
-            scores, nbest, overwrite, split, languages, all_entries, encodings[1], subtitles or SubtitleOptions()
+            options.get("scores", False),
+            options.get("nbest") or decoding.nbest,
+            options.get("overwrite", False),
+            options.get("split", False),
+            (data.source_language, data.target_language),
+            options.get("all_entries", False),
+            output_encoding,
+            options.get("subtitles") or SubtitleOptions(),
         )
-        longest = self.settings.decoding.max_line_bytes
-        job = Job(Path(input), Path(output), format, written, overwrite, longest, *encodings)
-        return run_job(job, self.translator(**options), self._digests(), progress)
+        job = Job(
+            Path(input),
+            Path(output),
+            options.get("format"),
+            written,
+            options.get("overwrite", False),
+            decoding.max_line_bytes,
+            None if encoding is None else encoding_name("encoding", encoding),
+            output_encoding,
+        )
+        others: dict[str, Any] = {name: value for name, value in options.items() if name not in names}
+        return job, self.translator(**others)
 
     def translator(self, **options: Unpack[TranslateOptions]) -> Translator:
         """Make a translator; what is not given is as in the settings of the run.

@@ -104,6 +104,16 @@ def split_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return [a for a in arguments if a not in overrides], overrides
 
 
+def shard(parameter: str, text: str | None) -> tuple[int, int] | None:
+    """Read a shard such as `2/8`."""
+    if text is None:
+        return None
+    index, _, count = text.partition("/")
+    if not (index.isdecimal() and count.isdecimal()):
+        raise ParameterError(parameter, text, "should be two numbers, as 2/8")
+    return int(index), int(count)
+
+
 def names_between_commas(parameter: str, text: str, choices: Sequence[Choice]) -> list[Choice]:
     """Read a list such as `attention,losses`; the result is in the order of the choices."""
     given = [part.strip() for part in text.split(",") if part.strip()]

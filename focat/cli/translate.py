@@ -19,11 +19,17 @@ def translate_command(
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="INPUT|KEY=VALUE",
-            help="File to translate, standard input if not given; settings to override, as in decoding.beam=8.",
+            metavar="INPUT…|KEY=VALUE",
+            help="Files, folders or patterns to translate, standard input if not given; settings to override, as in "
+            "decoding.beam=8.",
         ),
     ] = None,
-    output: Annotated[Path, opt.file("Where to write; standard output if not given.", "--output", "-o")] = Path("-"),
+    output: Annotated[
+        Path, opt.file("Where to write, a folder for several files; standard output if not given.", "--output", "-o")
+    ] = Path("-"),
+    shard: Annotated[
+        str | None, typer.Option(metavar="I/N", help="Several files: translate only the I-th of N parts of them.")
+    ] = None,
     format: Annotated[
         str | None, typer.Option(help="As text, jsonl or srt; by the end of the file's name if not given.")
     ] = None,
@@ -78,26 +84,27 @@ def translate_command(
 
     from focat.api import load
     from focat.translation.formats import SubtitleOptions
+    from focat.translation.many_files import is_many
+    from focat.translation.options import FileOptions
 
     files, overrides = opt.split_overrides(arguments or [])
-    if len(files) > 1:
-        raise FocatError(f"translate: give one file, not {len(files)}: {', '.join(files)}")
-    input = Path(files[0]) if files else Path("-")
-    for path in (input, output):
+    for path in (*map(Path, files), output):
         if json_file is not None and json_file.resolve() == path.resolve():
-            raise FocatError(f"--json {json_file}: is the {'input' if path == input else 'output'}; give another file")
+            which = "output" if path == output else "input"
+            raise FocatError(f"--json {json_file}: is the {which}; give another file")
+    part = opt.shard("shard", shard)
+    many = is_many(files, output) or part is not None
+    input = Path(files[0]) if files else Path("-")
     # where progress would run into the translation
     to_terminal = output == Path("-") and sys.stdout is not None and sys.stdout.isatty()
-    if input == Path("-") and sys.stdin is not None and sys.stdin.isatty():
+    if not files and sys.stdin is not None and sys.stdin.isatty():
         print_line("Type one sentence to a line; a blank line begins another document, Ctrl-D ends.", sys.stderr)
-    figures = load([run, *(ensemble or [])], device, overrides).translate_file(
-        input,
-        output,
+    model = load([run, *(ensemble or [])], device, overrides)
+    options = FileOptions(
         format=format,
         split=split,
         scores=scores,
         overwrite=overwrite,
-        progress=opt.progress_shown(quiet or to_terminal),
         encoding=encoding,
         output_encoding=output_encoding,
         all_entries=all_entries,
@@ -116,4 +123,13 @@ def translate_command(
         int8=int8 or None,
         batch_tokens=batch_tokens,
     )
+    progress = opt.progress_shown(quiet or to_terminal)
+    if not many:
+        opt.write_figures(json_file, asdict(model.translate_file(input, output, progress=progress, **options)))
+        return
+    figures = model.translate_files(files, output, shard=part, progress=progress, **options)
     opt.write_figures(json_file, asdict(figures))
+    for problem in figures.failed.values():
+        print_line(f"focat: {problem}", sys.stderr)
+    if figures.failed:
+        raise FocatError(f"{len(figures.failed):,} of {len(figures.failed) + len(figures.translated):,} files failed")

@@ -7,28 +7,21 @@ uninterrupted job, batch for batch.
 
 from __future__ import annotations
 
-import gzip
-import io
-import lzma
-import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, cast
-
-import zstandard
+from typing import Any, BinaryIO
 
 from focat._version import __version__
 from focat.corpus.text_files import DEFAULT_LIMIT, LineLimit
 from focat.errors import FocatError
-from focat.files import atomic_file, check_parent_folder, check_partial_file, disk_errors, sha256
+from focat.files import check_parent_folder, check_partial_file, disk_errors, sha256
 from focat.progress import Progress
 from focat.translation.formats import FileSegment, FormatOptions, InputLines, format_of, read_segments
 from focat.translation.formats.encodings import UTF8, TextEncoder, file_encoding
 from focat.translation.formats.lines import STDIN
 from focat.translation.journal import FileId, Journal, JournaledDecoder, open_journal, replaceable_outputs
+from focat.translation.outputs import file_id, output_file, standard_output
 from focat.translation.read_ahead import ReadAhead
 from focat.translation.result import Translation
 from focat.translation.translator import Translator
@@ -84,13 +77,17 @@ class Job:
     def check(self) -> None:
         """Find errors in the options, and an output that cannot be written, before any work is done."""
         if self.output != STDOUT:
-            check_parent_folder(self.output)
-            if self.input != STDIN and self.output.exists() and self.output.samefile(self.input):
-                raise FocatError(f"{self.output}: is the input; give another output")
-            self.check_output(replaceable_outputs(self.journal))
-            if not self.journal.exists():  # an interrupted job leaves both
-                check_partial_file(self.output)
+            self.check_paths(replaceable_outputs(self.journal), resumed=self.journal.exists())
         self.segments()  # refuses options that do not go together
+
+    def check_paths(self, replaceable: Sequence[FileId], resumed: bool) -> None:
+        """Refuse an output that cannot be written, or may not; a job that is resumed may replace these files."""
+        check_parent_folder(self.output)
+        if self.input != STDIN and self.output.exists() and self.output.samefile(self.input):
+            raise FocatError(f"{self.output}: is the input; give another output")
+        self.check_output(replaceable)
+        if not resumed:  # an interrupted job leaves both
+            check_partial_file(self.output)
 
     def count(self) -> int | None:
         """The number of sentences; None if the input is a pipe. Finds errors in the input before any work is done."""
@@ -111,7 +108,7 @@ class Job:
 
     def output_id(self) -> FileId | None:
         """Identifies the output and its state; None if there is none."""
-        return _file_id(self.output.stat()) if self.output.exists() else None
+        return file_id(self.output.stat()) if self.output.exists() else None
 
 
 @dataclass
@@ -159,12 +156,12 @@ def run_job(job: Job, translator: Translator, weights: list[str], progress: Prog
     job = job.with_encoding(progress.log)
     total = job.count()
     if job.output == STDOUT:
-        stats = _translate(job, translator, total, progress, _standard_output(), None)
+        stats = _translate(job, translator, total, progress, standard_output(), None)
     else:
         before = job.output_id()
-        identity = _identity(job, translator, weights)
+        identity = input_identity(job) | translator_identity(translator, weights)
         with open_journal(job.journal, identity, job.overwrite, before if job.overwrite else None) as journal:
-            with _output(job.output, journal, before) as out:
+            with output_file(job.output, journal, before) as out:
                 stats = _translate(job, translator, total, progress, out, journal)
                 journal.finish()
                 job.check_output([before])  # someone may have written it in the meantime
@@ -197,73 +194,29 @@ def _translate(
     return stats
 
 
-def _identity(job: Job, translator: Translator, weights: list[str]) -> dict[str, Any]:
-    """What identifies a job; the input of a pipe is compared while it is read."""
+def input_identity(job: Job) -> dict[str, Any]:
+    """What identifies the input of a job, by name; that of a pipe is compared while it is read."""
+    options = job.options
     return {
-        "version of focat": __version__,
         "input": None if job.readable_once else sha256(job.input),
         "encoding": job.encoding,
         "format": [
-            *(job.format_name, job.options.split, job.options.languages),
-            *(job.options.all_entries, job.options.subtitles.keep_sounds),
+            *(job.format_name, options.split, options.languages, options.all_entries),
+            options.subtitles.keep_sounds,
         ],
+    }
+
+
+def translator_identity(translator: Translator, weights: list[str]) -> dict[str, Any]:
+    """What identifies the way in which a job is translated, by name."""
+    return {
+        "version of focat": __version__,
         "weights": weights,
         "windows": translator.windows.model_dump(),
         "search settings": translator.settings.model_dump(),
         "context": [translator.reuse, translator.constrained, translator.lookahead, *translator.jobs.source_tag],
         "batch size": translator.engine.batch_tokens,
     }
-
-
-class _TextOutput(io.RawIOBase):
-    """Standard output that takes text only, as that of a notebook."""
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        sys.stdout.write(bytes(data).decode())
-        return len(data)
-
-    def flush(self) -> None:
-        sys.stdout.flush()
-
-
-def _standard_output() -> BinaryIO:
-    """Standard output, for bytes."""
-    if sys.stdout is None:
-        raise FocatError("standard output is closed; give an output file")
-    sys.stdout.flush()  # what was printed before comes first
-    return cast("BinaryIO", getattr(sys.stdout, "buffer", None) or _TextOutput())
-
-
-@contextmanager
-def _output(path: Path, journal: Journal, before: FileId | None) -> Iterator[BinaryIO]:
-    """A file that appears when the block ends, compressed if its suffix says so; the journal knows which it is."""
-    with atomic_file(path) as file:
-        compressed = _compressed(path, file)
-        yield compressed
-        if compressed is not file:
-            compressed.close()
-        file.flush()
-        journal.record_output(_file_id(os.fstat(file.fileno())), before)
-
-
-def _file_id(file: os.stat_result) -> FileId:
-    """Tells a file from any other, and from itself after a change."""
-    return [file.st_ino, file.st_size, file.st_mtime_ns]
-
-
-def _compressed(path: Path, file: BinaryIO) -> BinaryIO:
-    match path.suffix.lower():
-        case ".gz":
-            return cast("BinaryIO", gzip.GzipFile("", "wb", fileobj=file, mtime=0))
-        case ".xz":
-            return cast("BinaryIO", lzma.LZMAFile(file, "wb"))
-        case ".zst":
-            return cast("BinaryIO", zstandard.ZstdCompressor().stream_writer(file, closefd=False))
-        case _:
-            return file
 
 
 def _lines(lines: list[int]) -> str:

@@ -9,6 +9,7 @@ that a resumed job gives the same bytes as an uninterrupted one.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import struct
@@ -83,26 +84,42 @@ def replaceable_outputs(path: Path) -> list[FileId]:
 
     The first record of a journal names the one, the last record the other.
     """
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return []
-    position = len(_MAGIC)
     records: list[bytes] = []
-    while content.startswith(_MAGIC) and position + _HEADER.size <= len(content):
-        length, checksum = _HEADER.unpack_from(content, position)
-        position += _HEADER.size
-        record = content[position : position + length]
-        if len(record) != length or zlib.crc32(record) != checksum:
-            break
+    for record in _records(path):
         records[1:] = [record]
-        position += length
     found: list[FileId] = []
     for record, name in zip(records, (_REPLACES, _OUTPUT), strict=False):
         fields = json.loads(zlib.decompress(record))
         if isinstance(fields, dict) and name in fields:
             found += fields[name]
     return found
+
+
+def written_outputs(path: Path) -> list[FileId]:
+    """Return all files that a job of several files has written so far."""
+    found: list[FileId] = []
+    for record in itertools.islice(_records(path), 1, None):
+        content = zlib.decompress(record)
+        if content.startswith(b"{"):  # a wave is a list
+            found += json.loads(content).get(_OUTPUT, [])
+    return found
+
+
+def _records(path: Path) -> Iterator[bytes]:
+    """The whole records of a journal, compressed as they are; none if there is no journal."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return
+    position = len(_MAGIC)
+    while content.startswith(_MAGIC) and position + _HEADER.size <= len(content):
+        length, checksum = _HEADER.unpack_from(content, position)
+        position += _HEADER.size
+        record = content[position : position + length]
+        if len(record) != length or zlib.crc32(record) != checksum:
+            return
+        yield record
+        position += length
 
 
 class Journal:
@@ -143,6 +160,8 @@ class Journal:
 
         A job that was killed between the two has an output already, which it may replace once more.
         """
+        if self.replaying and self._file.tell() < os.fstat(self._file.fileno()).st_size:
+            return  # more records follow: a job of several files writes one again that was taken away
         self._write({_OUTPUT: [each for each in (file, before) if each is not None]})
 
     def reject(self) -> None:

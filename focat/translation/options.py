@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from focat.choices import Formality, TargetContext
 from focat.config.schema import SearchOptions
+from focat.translation.formats.segments import SubtitleOptions
 
 
 class TranslateOptions(SearchOptions, total=False):
@@ -19,3 +20,24 @@ class TranslateOptions(SearchOptions, total=False):
     """Form of address, formal or informal, of a model that was trained with `data.formality`."""
     lookahead: int | None
     """Sentences that may be read before the first translation is returned; 1 returns each at once."""
+
+
+class FileOptions(TranslateOptions, total=False):
+    """Options of `focat.Model.translate_file` and `translate_files`, besides those of `translate`."""
+
+    format: str | None
+    """As text, jsonl or srt (`focat.translation.formats.FORMATS`); by the name of the input if not given."""
+    split: bool
+    """The input is running text, to be split into sentences."""
+    scores: bool
+    """Write the score of each translation."""
+    overwrite: bool
+    """Replace outputs that exist, and fields of JSON lines that have the name of an added one."""
+    encoding: str | None
+    """Of the input; found out if not given."""
+    output_encoding: str
+    """Of the output; UTF-8 if not given."""
+    all_entries: bool
+    """Replace translations that a PO or XLIFF file has already, too."""
+    subtitles: SubtitleOptions
+    """Length of lines and the like, if the file has subtitles."""

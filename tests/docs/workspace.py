@@ -46,6 +46,9 @@ def build(folder: Path, shell: Shell) -> None:
     for name, text in TEXTS.items():
         (folder / name).write_text(text, encoding="utf-8")
     (folder / "old.srt").write_text(TEXTS["film.srt"].replace("It is old", "“It” is old"), encoding="cp1252")
+    (folder / "films").mkdir()
+    (folder / "films" / "one.srt").write_text(TEXTS["film.srt"], encoding="utf-8")
+    (folder / "films" / "two.ass").write_text(TEXTS["film.ass"], encoding="utf-8")
     corpora = {"train": list(generate(60, 1)), "dev": list(generate(4, 2)), "test": list(generate(2, 3))}
     for name, documents in corpora.items():
         write_corpus(folder, name, documents)

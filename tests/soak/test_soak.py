@@ -84,7 +84,7 @@ def plant_faults_to_kill() -> None:
         (store.parent / "notes.txt").unlink(missing_ok=True)
         _clear(store, keys)
 
-    focat.translation.jobs.atomic_file = not_atomic
+    focat.translation.outputs.atomic_file = not_atomic
     focat.corpus.prepare._clear = deletes_notes
     focat.training.trainer.restore_optimizer = lambda *arguments: None
 
@@ -123,7 +123,7 @@ def plant_faults_to_fuzz() -> None:
     def ends(*arguments: Any) -> Any:
         sys.exit(1)
 
-    focat.translation.jobs.atomic_file = focat.files.atomic_file
+    focat.translation.outputs.atomic_file = focat.files.atomic_file
     formats["jsonl"] = replace(formats["jsonl"], read=crashes)
     formats["srt"] = replace(formats["srt"], read=drops_cues)
     focat.evaluation.suites.reading.open_bytes = hangs

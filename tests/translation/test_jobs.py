@@ -14,7 +14,7 @@ from focat.api import Model
 from focat.errors import FocatError
 from focat.files import atomic_file
 from focat.progress import NULL_PROGRESS
-from focat.translation import jobs
+from focat.translation import outputs
 from focat.translation.formats import FileSegment
 from focat.translation.jobs import JOURNAL, Job, JobStats, run_job
 from focat.translation.journal import Journal
@@ -130,7 +130,7 @@ def test_one_job_at_a_time_under_any_name(model: Model, tmp_path: Path, monkeypa
                 model.translate_file(tmp_path / "in.txt", tmp_path / "link.txt")
         return atomic_file(path)
 
-    monkeypatch.setattr(jobs, "atomic_file", meanwhile)
+    monkeypatch.setattr(outputs, "atomic_file", meanwhile)
     model.translate_file(tmp_path / "in.txt", tmp_path / "out.txt")
     assert tried
 

@@ -174,6 +174,18 @@ class TestPipes:
         os.close(theirs)
 
 
+def test_many_files(workdir: Workdir, model: Model) -> None:
+    """Those that are bad are named at the end, after all others are done."""
+    (workdir.folder / "bad.vtt").write_text("hello\n")
+    (workdir.folder / "more.txt").write_text("It is new.\n")
+    output = workdir.translate("more.txt", "bad.vtt", "-o", "out.folder", "--json", "figures.json", expect=2)
+    assert "bad.vtt, line 1: does not begin with WEBVTT" in output
+    assert output.splitlines()[-1] == "focat: 1 of 3 files failed"
+    assert (workdir.folder / "out.folder" / "in.txt").read_text() == model.translate(TEXT)
+    assert json.loads(workdir.read("figures.json"))["translated"] == ["in.txt", "more.txt"]
+    assert not list(workdir.folder.rglob(f"*{JOURNAL}"))
+
+
 class TestMistakes:
     @pytest.mark.parametrize(
         ("arguments", "problem"),
@@ -191,12 +203,13 @@ class TestMistakes:
             (["-o", "in.txt"], "in.txt: is the input; give another output"),
             (["-o", "in.txt", "--overwrite"], "in.txt: is the input; give another output"),
             (["-o", "nowhere/out"], "there is no folder nowhere"),
-            (["-o", "/"], "/: a folder, where a file was expected"),
             (["--device", "abacus"], "--device abacus: cannot be used here"),
             (["--ensemble", "nothing"], "nothing: holds no run"),
             (["decoding.beam=0"], "settings: decoding.beam = 0: should be greater than 0"),
             (["windows.before=1"], "windows.before=1: only settings of decoding can change after training"),
-            (["more.txt"], "translate: give one file, not 2"),
+            (["more.txt"], "several files need a folder for their outputs"),
+            (["--shard", "2"], "--shard 2: should be two numbers, as 2/8"),
+            (["--shard", "3/2", "-o", "out.folder"], "--shard 3/2: should be a number from 1 to that of shards"),
             (["--temperature", "0.5"], "--temperature 0.5: has no effect without sample; turn sample on, or"),
             (["decoding.seed=2"], "decoding.seed=2: has no effect without sample; turn sample on, or leave this out"),
             (["--top-p", "2"], "decoding: top_p = 2.0: should be less than or equal to 1"),

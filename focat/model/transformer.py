@@ -59,6 +59,9 @@ class AttentionWeights:
 class Transformer(nn.Module):
     """Windows in, representations of every target position out; `project` makes logits of them."""
 
+    predicts_context = True
+    """Whether representations of context sentences predict their tokens, too."""
+
     def __init__(
         self,
         settings: ModelSettings,

@@ -41,6 +41,8 @@ _SAMPLED_AT_ONCE = 4096  # tokens whose logits exist at the same time
 class TwoPassTransformer(Transformer):
     """A sentence-level Transformer and the second decoder; what it computes is the second pass."""
 
+    predicts_context = False
+
     def __init__(
         self,
         settings: ModelSettings,

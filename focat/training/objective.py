@@ -37,10 +37,14 @@ class LossSums:
     sums: Tensor  # (6,) float64: tokens, their smoothed losses, their plain losses; of current and context each
 
     @classmethod
-    def from_tokens(cls, target: Sequences, smoothed: Tensor, plain: Tensor) -> LossSums:
-        """Sum the losses of all tokens, (windows, length) each: with label smoothing, and without."""
+    def from_tokens(cls, target: Sequences, smoothed: Tensor, plain: Tensor, predicts_context: bool = True) -> LossSums:
+        """Sum the losses of all tokens, (windows, length) each: with label smoothing, and without.
+
+        A model that does not predict context tokens has no losses of them.
+        """
         current = target.segments == target.current_segments
-        masks = torch.stack([current, (target.segments >= 0) & ~current])  # (2, windows, length)
+        context = (target.segments >= 0) & ~current & predicts_context
+        masks = torch.stack([current, context])  # (2, windows, length)
         values = torch.stack([torch.ones_like(plain), smoothed, plain])  # (3, windows, length)
         return cls((values.flatten(1).double() @ masks.flatten(1).double().T).flatten())
 

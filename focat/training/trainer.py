@@ -215,7 +215,9 @@ class Trainer:
                 (total * scale).backward()
             self.master_weights.accumulate_gradients()
             if not update.idle:
-                self._losses = self._losses + LossSums.from_tokens(here.target, smoothed, plain)
+                self._losses = self._losses + LossSums.from_tokens(
+                    here.target, smoothed, plain, self.model.predicts_context
+                )
         self._tokens += update.target_tokens
         norm = nn.utils.get_total_norm(self.master_weights.gradients)
         if training.clip_norm:

@@ -57,7 +57,7 @@ def dev_losses(
                 chunk,
                 bias=model.output_bias,
             )
-        losses = losses + LossSums.from_tokens(here.target, smoothed, plain)
+        losses = losses + LossSums.from_tokens(here.target, smoothed, plain, model.predicts_context)
     return LossSums(processes.all_reduce_sum(losses.sums))
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.training.runs import Workspace, same_tensors, weights_of
+from tests.training.runs import Workspace, records, same_tensors, weights_of
 
 TWO_PASSES = ["windows.before=1", "model.second_pass={layers: 1}", "objective.discount=0"]
 CONTEXT = ["windows.before=1", "windows.target_before=0", "model.context={hierarchical: true}"]
@@ -24,6 +24,7 @@ def test_frozen_weights_do_not_move(workspace: Workspace, optimizer: str, system
     workspace.train(*options, f"training.init_from={workspace.run}", f"training.output_dir={frozen}")
     trained = weights_of(frozen)
     assert all(torch.equal(trained[name], weight) for name, weight in base.items())
+    assert all(("context" in record) == (system is not CONTEXT and module != "second.") for record in records(frozen))
     added = trained.keys() - base.keys()
     assert added
     assert all(name.startswith(module) for name in added)

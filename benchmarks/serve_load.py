@@ -55,14 +55,15 @@ class Level:
 class Client:
     """A client with one connection, which it opens again if the server has closed it."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, source: str = "zh", target: str = "en") -> None:
         parts = urlsplit(url)
+        self._pair = {"source": source, "target": target}
         self._address = parts.hostname, parts.port
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def translate(self, text: str, session: str) -> tuple[int, str]:
         """Send a text; returns the status and the translation."""
-        body = json.dumps({"q": text, "source": "zh", "target": "en", "session": session}).encode()
+        body = json.dumps({"q": text, **self._pair, "session": session}).encode()
         if self._streams is None:
             self._streams = await asyncio.open_connection(*self._address)
         reader, writer = self._streams
@@ -79,6 +80,10 @@ class Client:
         if named.get(b"connection") == b"close":
             self.close()
         return int(status_line.split()[1]), answer.get("translatedText", "")
+
+    def unread(self) -> bool:
+        """Whether the server has sent more than was asked for."""
+        return self._streams is not None and bool(self._streams[0]._buffer)  # type: ignore[attr-defined]
 
     def close(self) -> None:
         """Close the connection."""

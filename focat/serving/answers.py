@@ -197,3 +197,38 @@ class DeepLXAnswer(Answer):
     alternatives: list[str]
     source_lang: str
     target_lang: str
+
+
+class DeepLGlossaries(Answer):
+    """Language pairs that have glossaries."""
+
+    supported_languages: list[str]
+
+
+class ApertiumText(Answer):
+    """A translated segment."""
+
+    translatedText: str
+
+
+class ApertiumAnswer(Answer):
+    """A translated segment, as Apertium wraps it."""
+
+    responseStatus: int
+    responseDetails: None
+    responseData: ApertiumText
+
+
+class ApertiumPair(Answer):
+    """A language pair."""
+
+    sourceLanguage: str
+    targetLanguage: str
+
+
+class ApertiumPairs(Answer):
+    """All language pairs."""
+
+    responseStatus: int
+    responseDetails: None
+    responseData: list[ApertiumPair]

@@ -14,6 +14,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
+from focat.serving.apertium import ApertiumApi
 from focat.serving.deepl import DeepLApi
 from focat.serving.errors import ApiError
 from focat.serving.guard import Guard
@@ -60,6 +61,7 @@ def build_app(service: Service) -> ASGIApp:
         *NativeApi(service).routes(),
         *LibreTranslateApi(service).routes(),
         *DeepLApi(service).routes(),
+        *ApertiumApi(service).routes(),
     ]
     service.metrics.know({route.path for route in routes})
     page = Mount("/", StaticFiles(directory=PAGE, html=True, check_dir=False))
@@ -68,7 +70,7 @@ def build_app(service: Service) -> ASGIApp:
     )
     handlers = {ApiError: _api_error, HTTPException: _http_error}
     app = Starlette(routes=[*routes, page], middleware=[cors], exception_handlers=handlers)
-    return Guard(app, options, service.metrics.observe)
+    return Guard(app, service)
 
 
 async def _api_error(request: Request, error: Exception) -> Response:

@@ -29,6 +29,8 @@ class TextRequest:
     """What stands before the first text; it is read, not translated."""
     kind: TextKind = "text"
     nbest: int = 1
+    ignored: tuple[str, ...] = ()
+    """Tags of `xml` whose content is left alone."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,8 @@ async def translate_texts(service: Service, request: TextRequest) -> list[Transl
 
 
 def _read_all(request: TextRequest) -> list[TranslatableText]:
-    return [read_text(text, request.kind, request.run.source, request.run.target) for text in request.texts]
+    run = request.run
+    return [read_text(text, request.kind, run.source, run.target, request.ignored) for text in request.texts]
 
 
 async def _context(service: Service, request: TextRequest) -> list[DocumentSentence]:

@@ -29,6 +29,11 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+def _names(value: Any) -> Any:
+    """A list, also where a form has it between commas."""
+    return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+
+
 class DeepLBody(LenientBody):
     """What to translate."""
 
@@ -44,6 +49,8 @@ class DeepLBody(LenientBody):
     """Whether texts are split into sentences."""
     tag_handling: Literal["html", "xml"] | None = None
     """Which tags a text may have."""
+    ignore_tags: Annotated[list[str], BeforeValidator(_names)] = Field(default_factory=list)
+    """Tags whose content is left alone."""
     formality: str = "default"
     """Only what the model does by itself, `default`, or a preference."""
     glossary_id: str | None = None
@@ -67,6 +74,7 @@ class DeepLApi:
             Route("/v2/translate", self.translate, methods=["POST"]),
             Route("/v2/languages", self.languages, methods=["GET", "POST"]),
             Route("/v2/usage", self.usage, methods=["GET", "POST"]),
+            Route("/v2/glossary-language-pairs", self.glossary_pairs),
         ]
 
     async def translate(self, request: Request) -> Response:
@@ -87,7 +95,8 @@ class DeepLApi:
         else:
             run, _ = self._service.run_for_text("\n".join(body.text), body.target_lang)
         found = await translate_texts(
-            self._service, TextRequest(client, run, body.text, body.context or None, _kind(body))
+            self._service,
+            TextRequest(client, run, body.text, body.context or None, _kind(body), ignored=tuple(body.ignore_tags)),
         )
         self._characters[self._counted(request)] += sum(map(len, body.text))
         translations: list[dict[str, object]] = [
@@ -109,6 +118,11 @@ class DeepLApi:
             for language in described:
                 language["supports_formality"] = False
         return JSONResponse(described)
+
+    async def glossary_pairs(self, request: Request) -> Response:
+        """The pairs that have glossaries: none. Some clients ask before they translate."""
+        identify(request, self._service.options.keys)
+        return JSONResponse({"supported_languages": []})
 
     async def usage(self, request: Request) -> Response:
         """How many characters were translated since the server was started."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -17,7 +16,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from focat.serving.errors import ApiError
-from focat.serving.options import ServeOptions
+from focat.serving.service import Service
 
 _READING_SECONDS = 60.0  # in which a client must have read its answer, after the time for the answer itself
 _LOGGER = logging.getLogger("focat.serving")
@@ -39,9 +38,8 @@ _HEADERS = {
 class Guard:
     """An application around another."""
 
-    def __init__(self, app: ASGIApp, options: ServeOptions, observe: Callable[[str, str, int, float], None]) -> None:
-        """`observe` is told method, path, status and seconds of each request."""
-        self._app, self._options, self._observe = app, options, observe
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app, self._service, self._options = app, service, service.options
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -57,6 +55,8 @@ class Guard:
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
+                if self._service.stopping:  # the client need not find out by its next request
+                    headers["Connection"] = "close"
             await send(message)
 
         try:
@@ -68,7 +68,7 @@ class Guard:
             response.headers["Connection"] = "close"  # the rest of the body is not read
             await response(scope, receive, send_with_headers)
         finally:
-            self._observe(scope["method"], scope["path"], status, time.monotonic() - start)
+            self._service.metrics.observe(scope["method"], scope["path"], status, time.monotonic() - start)
 
     async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
         """The body of a request; None if the client has gone before its end."""

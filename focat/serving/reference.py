@@ -75,6 +75,15 @@ ENDPOINTS = (
         parameters=("type?",),
     ),
     Endpoint("DeepL", "GET", "/v2/usage", "Characters that were translated", answer=(answers.DeepLUsage,)),
+    Endpoint(
+        "DeepL", "GET", "/v2/glossary-language-pairs", "Pairs that have glossaries: none",
+        answer=(answers.DeepLGlossaries,),
+    ),
+    Endpoint(
+        "Apertium", "GET", "/translate", "Translate a segment", answer=(answers.ApertiumAnswer,),
+        parameters=("q", "langpair", "key?", "session?"),
+    ),
+    Endpoint("Apertium", "GET", "/listPairs", "The language pairs", answer=(answers.ApertiumPairs,)),
     Endpoint("Operation", "GET", "/health", "Whether the server answers", answer=(answers.Status,)),
     Endpoint("Operation", "GET", "/ready", "Whether it takes on new requests", answer=(answers.Status,)),
     Endpoint("Operation", "GET", "/metrics", "Figures for Prometheus"),

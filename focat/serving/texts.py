@@ -10,11 +10,11 @@ from focat.translation.formats.blocks import Block, has_words, mended
 from focat.translation.formats.entities import Spelling
 from focat.translation.formats.html import markup_segments
 from focat.translation.formats.lines import ANY_LINE, split_line_end
-from focat.translation.formats.markup import tokens
+from focat.translation.formats.markup import Token, tokens
 from focat.translation.formats.placeholders import placeholders, required_phrases
 from focat.translation.formats.segments import FileSegment, FormatOptions
 from focat.translation.formats.text import split_paragraphs
-from focat.translation.inline import InlineText, Tag
+from focat.translation.inline import InlineText, Part, Tag
 from focat.translation.result import Translation
 from focat.translation.sentence import InputSentence, Sentence, as_input
 from focat.translation.splitting import split_sentences
@@ -52,8 +52,10 @@ def split_text(text: str, source_language: str, target_language: str) -> Transla
     return TranslatableText(list(split_paragraphs(numbered, source_language, target_language)))
 
 
-def read_text(text: str, kind: TextKind, source_language: str, target_language: str) -> TranslatableText:
-    """A text of a client as sentences; placeholders and tags stay."""
+def read_text(
+    text: str, kind: TextKind, source_language: str, target_language: str, ignored: Sequence[str] = ()
+) -> TranslatableText:
+    """A text of a client as sentences. Placeholders and tags stay; so does what the `ignored` tags of `xml` enclose."""
     match kind:
         case "sentence":
             return TranslatableText([_keep_placeholders(FileSegment(1, (text,), lambda found: found[0].text))])
@@ -61,22 +63,29 @@ def read_text(text: str, kind: TextKind, source_language: str, target_language: 
             options = FormatOptions(languages=(source_language, target_language))
             return TranslatableText(list(markup_segments(list(tokens(text, html=True)), options)))
         case "xml":
-            return TranslatableText([_inline_segment(text, source_language)])
+            return TranslatableText([_inline_segment(text, source_language, ignored)])
         case "text":
             split = split_text(text, source_language, target_language)
             return TranslatableText([_keep_placeholders(segment) for segment in split.segments])
 
 
-def _inline_segment(text: str, language: str) -> FileSegment:
+def _inline_segment(text: str, language: str, ignored: Sequence[str]) -> FileSegment:
     """A text whose tags all stand inside sentences."""
     spelling = Spelling()
-    kinds: dict[str, Literal["open", "close", "single"]] = {"open": "open", "close": "close"}
-    parts = [
-        spelling.read(token.text)
-        if token.kind == "text"
-        else Tag(token.text, kinds.get(token.kind, "single"), token.name)
-        for token in tokens(text)
-    ]
+    parts: list[Part] = []
+    kept: list[Token] = []  # an element that is left alone, so far
+    for token in tokens(text):
+        if kept or (token.kind == "open" and token.name in ignored):
+            kept.append(token)
+            depth = sum((each.kind == "open") - (each.kind == "close") for each in kept if each.name == kept[0].name)
+            if not depth:
+                parts.append(Tag("".join(each.text for each in kept), "single"))
+                kept = []
+        elif token.kind == "text":
+            parts.append(spelling.read(token.text))
+        else:
+            parts.append(Tag(token.text, token.kind if token.kind in ("open", "close") else "single", token.name))
+    parts += [Tag(each.text, "single") for each in kept]
     block = Block(InlineText(parts), language, spelling.write)
     return FileSegment(1, block.sentences, block.write)
 

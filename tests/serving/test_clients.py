@@ -127,6 +127,14 @@ def test_curl(server: RunningServer) -> None:
     assert ".srt" in settings["supportedFilesFormat"]
 
 
+def test_apertium(server: RunningServer, model: Model) -> None:
+    """As OmegaT asks: the bar between the languages as it is."""
+    found = curl(server, "/translate?q=Tom%20sleeps.&markUnknown=no&langpair=en_US|de&key=omegat")
+    assert found["responseStatus"] == 200
+    assert found["responseData"]["translatedText"] == model.translate(["Tom sleeps."])[0]
+    assert server.request("GET", "/translate?q=Tom").status_code == 400
+
+
 def test_texts_of_several_sentences_keep_their_form(server: RunningServer, model: Model) -> None:
     whole = model.translate(["Tom sleeps.", "He is old.", "Where is the cat?"])
     text = "  Tom sleeps. He is old.\r\n\r\n- Where is the cat?\n"
@@ -214,3 +222,13 @@ def test_mark_up_and_placeholders_stay_whole(server: RunningServer) -> None:
     asked = {"text": segment, "target_lang": "DE", "tag_handling": "xml", **session("segment")}
     (answer,) = server.post("/v2/translate", asked).json()["translations"]
     assert tags(answer["text"]) == tags(segment)
+    weblate = {
+        "text": ['Tom <x id="4"></x> sleeps <x id="9">%s stays</x>.'],
+        "target_lang": "DE",
+        "formality": "default",
+    }
+    (answer,) = server.post("/v2/translate", {**weblate, "tag_handling": "xml", "ignore_tags": ["x"]}).json()[
+        "translations"
+    ]
+    assert tags(answer["text"]) == tags(weblate["text"][0])
+    assert '<x id="9">%s stays</x>' in answer["text"]

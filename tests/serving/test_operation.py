@@ -31,6 +31,7 @@ REQUESTS: dict[tuple[str, str], list[dict[str, Any]]] = {
         {"data": {"q": "Tom sleeps.", **TEXT, "alternatives": "1"}},
         {"json": {"text": "Tom sleeps.", "source_lang": "en", "target_lang": "de"}},
     ],
+    ("GET", "/translate"): [{"params": {"q": "Tom <f0>sleeps</f0>.", "langpair": "en_US|de"}}],
     ("POST", "/detect"): [{"data": {"q": "Tom sleeps."}}],
     ("POST", "/translate_file"): [{"files": {"file": ("film.srt", SRT)}, "data": TEXT}],
     ("POST", "/v2/translate"): [

@@ -23,6 +23,7 @@ from focat.reporting.table import Table, print_table, row
 CheckState = Literal["ready", "optional", "missing"]
 _MIN_DISK = 5  # GiB; a corpus of a million pairs and a run fit into it
 _EXTRAS = {  # optional packages, and what each is for
+    "pyarrow": "corpora in Parquet files and in datasets of Hugging Face",
     "transformers": "benchmarks beside other models",
 }
 

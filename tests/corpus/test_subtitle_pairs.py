@@ -55,6 +55,12 @@ def test_sentences_and_speakers(tmp_path: Path) -> None:
     assert left_out == {"unaligned": 1}
 
 
+def test_neighbours_that_overlap_a_little_stay_apart(tmp_path: Path) -> None:
+    source, target = [(1, 3, "One."), (3, 5, "Two.")], [(1, 3.4, "Eins."), (3.4, 5, "Zwei.")]
+    (read,) = read_documents(subtitles(tmp_path, source, target))
+    assert [*zip(read.source, read.target, strict=True)] == [("One.", "Eins."), ("Two.", "Zwei.")]
+
+
 @pytest.mark.parametrize(("speed", "shift"), [(1.0, 0.0), (25 / 23.976, -3.5)])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_film_that_is_cut_differently(tmp_path: Path, seed: int, speed: float, shift: float) -> None:

@@ -32,6 +32,7 @@ SUITE = [
 FORMAL = [
     GENDER | {"rule": "DAT.FORM+PLUR", "expected": "ihnen", "ref segment": "Ich helfe Ihnen.", "ante distance": None},
     GENDER | {"rule": "DAT.INFORM.SING", "expected": "dir", "ref segment": "Dir helfe ich.", "ante distance": None},
+    GENDER | {"rule": "NOM.FORM+PLUR", "expected": "sie", "ref segment": "Kommen Sie?", "ante distance": None},
     GENDER | {"rule": "NOM.INFORM.SING", "expected": "du", "ref segment": "Kommst du?", "ante distance": None},
 ]
 
@@ -66,7 +67,7 @@ def test_candidates_have_the_other_forms_of_the_same_case(tmp_path):
     formal = ctxpro_instances(FORMAL)
     assert formal[0].candidates == ["Ich helfe Ihnen.", "Ich helfe dir."]
     assert formal[1].candidates == ["Dir helfe ich.", "Ihnen helfe ich."]
-    assert formal[2].candidates == ["Kommst du?"]  # the verb would have to agree
+    assert formal[2].candidates == ["Kommen Sie?"]  # the verb would have to agree
     path, _ = write(tmp_path, SUITE)
     suite = read_suite(path)
     assert [instance.id for instance in suite.instances] == [0, 1]

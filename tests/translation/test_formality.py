@@ -11,7 +11,6 @@ import focat
 from focat.api import Model
 from focat.choices import FORMALITY_LANGUAGES
 from focat.config.data import DataSettings
-from focat.corpus.document import Document
 from focat.corpus.formality import TAGS, formality_of, tag_document
 from focat.corpus.generated import generate
 from focat.corpus.prepare import prepare
@@ -19,7 +18,6 @@ from focat.corpus.store import Store
 from focat.decoding.requests import Request
 from focat.errors import FocatError
 from focat.progress import NULL_PROGRESS
-from focat.translation.translator import Translator
 from tests.evaluation.commands import refused
 from tests.translation.tiny import tiny_run
 
@@ -100,18 +98,34 @@ def tagged_model(tmp_path_factory: pytest.TempPathFactory) -> Model:
     return focat.load(run.path, "cpu")
 
 
-def test_a_translator_puts_the_tag_in_front_of_every_sentence(
-    tagged_model: Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What the engine is asked is what training windows look like, and what is reported is the text as it was."""
-    seen: list[list[int]] = []
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """The source windows that the engine has been asked to translate, in order."""
+    windows: list[list[int]] = []
     init = Request.__init__
 
     def record(self: Request, *args: object, **values: object) -> None:
         init(self, *args, **values)  # type: ignore[arg-type]
-        seen.append(list(self.source))
+        windows.append(list(self.source))
 
     monkeypatch.setattr(Request, "__init__", record)
+    return windows
+
+
+def test_a_long_sentence_leaves_room_for_its_tag(tagged_model: Model, seen: list[list[int]]) -> None:
+    """One that fills the window without a tag is cut, and each part has its tag."""
+    most = tagged_model.settings.windows.max_tokens - 1
+    encode = tagged_model.tokenizer.source.encode
+    tag = encode(TAGS["informal"])
+    sentence = next(text for n in range(1, 99) if len(encode(text := " ".join("a" * n))) > most - len(tag))
+    assert len(encode(sentence)) <= most
+    tagged_model.translate([sentence], formality="informal")
+    assert len(seen) > 1
+    assert all(window[: len(tag)] == tag and len(window) <= most + 1 for window in seen)
+
+
+def test_a_translator_puts_the_tag_in_front_of_every_sentence(tagged_model: Model, seen: list[list[int]]) -> None:
+    """What the engine is asked is what training windows look like, and what is reported is the text as it was."""
     document = ["Where is the cat?", "It is old."]
     (found,) = tagged_model.stream([document], formality="formal")
     encode = tagged_model.tokenizer.source.encode
@@ -130,7 +144,3 @@ def test_who_may_ask(tagged_model: Model, model: Model, tmp_path: Path) -> None:
     message = refused(tmp_path, "translate", model.runs[0].path, "a.txt", "--formality", "formal")
     assert message.endswith("was trained without tags for it; train with data.formality=0.5")
     assert message.startswith("--formality formal: ")
-    long = " ".join(["cat"] * 200)  # cut into parts, each with its tag, within the window
-    translator = Translator.from_system(tagged_model.system, formality="informal")
-    assert [one.chunks > 1 for one in next(translator.translate([[long]]))] == [True]
-    assert Document("x", ["a"], ["b"]) == tag_document(Document("x", ["a"], ["b"]), "de", 0)

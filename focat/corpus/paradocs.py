@@ -52,7 +52,7 @@ def _named_pairs(corpus: ParadocsCorpus, lines: Lines, left_out: Counter[str]) -
             continue
         if len(columns) != len(COLUMNS):
             raise lines.error(
-                f"{len(columns)} columns between tabs; ParaDocs has {len(COLUMNS)}, or one more if filtered"
+                f"columns between tabs: {len(columns)}; ParaDocs has {len(COLUMNS)}, or one more if filtered"
             )
         line = _accepted(columns, corpus, lines)
         if line is None:

@@ -80,7 +80,7 @@ def test_where_documents_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a\tb\n", "p.tsv, line 1: 2 columns between tabs; ParaDocs has 18, or one more if filtered"),
+        ("a\tb\n", "p.tsv, line 1: columns between tabs: 2; ParaDocs has 18, or one more if filtered"),
         (line("a", "A", frequency="often"), "p.tsv, line 1: invalid literal for int() with base 10: 'often', where"),
         (line("a", "A", frequency=1000), "p.tsv: not a single sentence pair (1 filtered); is this the right file?"),
         (b"\xff", "p.tsv, line 1: byte 0xFF at column 1 is not UTF-8"),

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from translate.storage import po
 
 from focat.config.corpora import AnyCorpus
 from focat.corpus.document import Document
@@ -83,7 +84,6 @@ entries = st.lists(st.tuples(texts.filter(bool), texts, st.booleans(), texts), m
 @given(entries=entries)
 def test_against_translate_toolkit(entries: list[tuple[str, str, bool, str]]) -> None:
     """Any entries: what another reader takes for translated is read, in its order, and the rest is counted."""
-    po = pytest.importorskip("translate.storage.po")
     text = HEADER.format("UTF-8")
     for i, (source, target, fuzzy, comment) in enumerate(entries):
         flags = "#, fuzzy\n" if fuzzy else ""

@@ -72,6 +72,7 @@ function show() {
   $("compose").hidden = true;
   $("work").hidden = false;
   $("name").textContent = file.name;
+  document.title = `${file.name} – focat`;
   $("edit").hidden = file.name !== TYPED;
   rows.show(translated);
   $("formats").replaceChildren(
@@ -242,6 +243,7 @@ function reset() {
 }
 
 function compose() {
+  document.title = "focat";
   $("work").hidden = true;
   $("compose").hidden = false;
   $("back").hidden = translated === null;

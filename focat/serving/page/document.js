@@ -4,7 +4,7 @@
 
 import { translate } from "./api.js";
 
-const BLOCK = 100; // sentences of one request; a document of any length is translated in requests of bounded size
+const BLOCK = 50; // sentences of one request; a document of any length is translated in requests of bounded size
 const ALTERNATIVES = 5;
 
 /**

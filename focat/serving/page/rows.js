@@ -105,7 +105,8 @@ export class Rows {
     if (row.classList.contains("editing") || text === null) return;
     row.classList.add("editing");
     row.shown = null;
-    const area = element("textarea", { rows: 1, "aria-label": `Translation of sentence ${index + 1}`, dir: "auto" });
+    const rows = Math.ceil(text.length / 40); // where the browser does not fit the field to its text
+    const area = element("textarea", { rows, "aria-label": `Translation of sentence ${index + 1}`, dir: "auto" });
     area.value = text;
     area.addEventListener("keydown", (event) => {
       event.stopPropagation(); // the row's shortcuts are letters

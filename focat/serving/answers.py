@@ -110,6 +110,10 @@ class FileAnswer(Answer):
     sentences: list[str]
     breaks: list[int]
     """Sentences that begin another document."""
+    translations: list[str | None]
+    """Those that the file has already."""
+    required: list[list[list[str]]]
+    """What the translation of each sentence must contain, such as placeholders, as for `/v1/documents`."""
 
 
 class DetectedLanguage(Answer):

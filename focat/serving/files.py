@@ -12,13 +12,15 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from focat.api import Model
 from focat.corpus.text_files import DECOMPRESSORS
 from focat.errors import FocatError
 from focat.serving.errors import ApiError
 from focat.serving.service import ServedRun
+from focat.translation.alignment import align_words
 from focat.translation.formats import FileSegment, FormatOptions, InputLines, format_of, read_segments
-from focat.translation.result import Translation
-from focat.translation.sentence import Sentence
+from focat.translation.result import Translation, on_one_line
+from focat.translation.sentence import Sentence, as_input
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,20 @@ def text_of(segments: Sequence[FileSegment]) -> FileText:
             breaks.append(len(sentences))
     inner = sorted({i for i in breaks if 0 < i < len(sentences)})
     return FileText(sentences, inner)
+
+
+def aligned(model: Model, sentences: Sequence[Sentence], translations: Sequence[str]) -> list[Translation]:
+    """Translations as a file takes them: with an alignment of words where it has tags to put back around them."""
+    source, target = model.tokenizer.source, model.tokenizer.target
+    found = []
+    for given, translation in zip(map(as_input, sentences), map(on_one_line, translations), strict=True):
+        alignment = None
+        if given.align and translation:
+            text = on_one_line(given.text)
+            tokens = source.encode(text), target.encode(translation)
+            alignment = align_words(model.models[0], model.tokenizer, text, translation, [tokens])
+        found.append(Translation(given.text, translation, alignment=alignment))
+    return found
 
 
 def written(segments: Sequence[FileSegment], translations: Sequence[Translation]) -> bytes:

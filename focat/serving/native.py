@@ -21,11 +21,11 @@ from focat.serving.bodies import StrictBody, read_json
 from focat.serving.clients import identify
 from focat.serving.errors import ApiError
 from focat.serving.explain import ExplainedSentence, explain
-from focat.serving.files import file_of, read_form, text_field, text_of, written
+from focat.serving.files import aligned, file_of, read_form, text_field, text_of, written
 from focat.serving.service import ServedRun, Service
 from focat.serving.texts import split_text
 from focat.serving.ticket import DocumentSentence, Ticket
-from focat.translation.result import Translation, on_one_line
+from focat.translation.result import Translation
 from focat.translation.sentence import InputSentence, as_input
 
 _KEEP_ALIVE_SECONDS = 10.0  # between comments in a stream that has nothing to say
@@ -57,6 +57,8 @@ class DocumentBody(StrictBody):
     """Sentences before the document, the oldest first."""
     translations: list[str | None] = Field(default_factory=list)
     """Translations that are fixed, such as a person's corrections: they are context, and not translated again."""
+    required: list[list[list[str]]] = Field(default_factory=list)
+    """For each sentence the phrases that its translation must contain; of each, one of the forms in its list."""
     start: NonNegativeInt = 0
     """Translate from this sentence on; those before it are context."""
     nbest: PositiveInt = 1
@@ -211,8 +213,15 @@ class NativeApi:
         form = await read_form(request)
         file, run = await file_of(form), self._run_of(form)
         text = text_of(await run_in_threadpool(file.segments, run))
-        sentences = [as_input(sentence).text for sentence in text.sentences]
-        return JSONResponse({"format": file.format, "sentences": sentences, "breaks": text.breaks})
+        given = [as_input(sentence) for sentence in text.sentences]
+        answer = {
+            "format": file.format,
+            "sentences": [sentence.text for sentence in given],
+            "breaks": text.breaks,
+            "translations": [sentence.translation for sentence in given],
+            "required": [sentence.required for sentence in given],
+        }
+        return JSONResponse(answer)
 
     async def export(self, request: Request) -> Response:
         """A file, sent again, with translations in place of its sentences."""
@@ -228,10 +237,7 @@ class NativeApi:
         if len(translations) != len(sentences):
             problem = f"translations: the file has {len(sentences)} sentences, and there are {len(translations)}"
             raise ApiError(400, problem, "translations")
-        filled = [
-            Translation(as_input(sentence).text, on_one_line(translation))
-            for sentence, translation in zip(sentences, translations, strict=True)
-        ]
+        filled = await self._service.in_time(run.call(lambda: aligned(run.model, sentences, translations)))
         content = await run_in_threadpool(written, segments, filled)
         return Response(content, media_type="application/octet-stream")
 
@@ -268,16 +274,22 @@ def _read(body: DocumentBody, run: ServedRun) -> _Document:
         raise ApiError(400, f"translations: {len(body.translations)} for {len(sentences)} sentences", "translations")
     if body.start > len(sentences):
         raise ApiError(400, f"start: {body.start} is behind the last of {len(sentences)} sentences", "start")
+    if len(body.required) > len(sentences):
+        raise ApiError(400, f"required: {len(body.required)} for {len(sentences)} sentences", "required")
+    if any(not form.strip() for phrases in body.required for forms in phrases for form in forms or [""]):
+        raise ApiError(400, "required: a phrase has no form, or an empty one", "required")
     fixed = [*body.translations, *[None] * (len(sentences) - len(body.translations))]
+    required = [*body.required, *[[]] * (len(sentences) - len(body.required))]
     first = [
         DocumentSentence(InputSentence(each.source, translation=each.translation), wanted=False)
         for each in body.context
     ]
     parts = [first]
-    for i, (sentence, translation) in enumerate(zip(sentences, fixed, strict=True)):
+    for i, (sentence, translation, phrases) in enumerate(zip(sentences, fixed, required, strict=True)):
         if i in body.breaks:
             parts.append([])
-        parts[-1].append(DocumentSentence(InputSentence(sentence, translation=translation), i >= body.start))
+        read = InputSentence(sentence, tuple(map(tuple, phrases)), translation=translation)
+        parts[-1].append(DocumentSentence(read, i >= body.start))
     return _Document(
         sentences, paragraphs, fixed, body.start, body.nbest, [_shortened(part, run.before) for part in parts]
     )

@@ -164,7 +164,9 @@ def test_what_is_wrong_is_named(server: RunningServer, path: str, body: Any, par
 def test_files_and_export(server: RunningServer) -> None:
     srt = "1\n00:00:01,000 --> 00:00:02,000\nTom sleeps.\n\n2\n00:00:03,000 --> 00:00:04,000\nHe is old.\n"
     read = server.request("POST", "/v1/files", files={"file": ("film.srt", srt)}).json()
-    assert read == {"format": "srt", "sentences": ["Tom sleeps.", "He is old."], "breaks": []}
+    sentences = ["Tom sleeps.", "He is old."]
+    nothing = {"breaks": [], "translations": [None, None], "required": [[], []]}
+    assert read == {"format": "srt", "sentences": sentences, **nothing}
     text = server.request("POST", "/v1/files", files={"file": ("a.txt", "Tom sleeps.\n\nHe is old.\n")}).json()
     assert text["breaks"] == [1]
     form = {"translations": json.dumps(["Tom schläft.", "Er ist alt."])}
@@ -175,3 +177,20 @@ def test_files_and_export(server: RunningServer) -> None:
     broken = server.request("POST", "/v1/files", files={"file": ("film.srt", b"\xff")})
     assert broken.status_code == 400
     assert broken.json()["error"]["message"].startswith("film.srt")
+
+
+def test_files_that_hold_translations_placeholders_and_tags(server: RunningServer) -> None:
+    po = 'msgid "Hello, Mrs Klein."\nmsgstr "Hallo, Frau Klein."\n\nmsgid "Do you see <b>Tom</b>, %s?"\nmsgstr ""\n'
+    read = server.request("POST", "/v1/files", files={"file": ("a.po", po)}).json()
+    assert read["sentences"] == ["Hello, Mrs Klein.", "Do you see Tom, %s?"]
+    assert read["translations"] == ["Hallo, Frau Klein.", None]
+    assert read["required"] == [[], [["%s"]]]
+    body = {name: read[name] for name in ("sentences", "translations", "required")}
+    given, found = server.translated(**body)
+    assert given == "Hallo, Frau Klein."
+    assert "%s" in found
+    form = {"translations": json.dumps([given, "Sehen Sie, %s, Tom?"])}
+    export = server.request("POST", "/v1/export", data=form, files={"file": ("a.po", po)}).content.decode()
+    assert 'msgstr "Hallo, Frau Klein."' in export
+    assert 'msgstr "Sehen Sie, %s, <b>Tom</b>?"' in export  # a name is its own translation, wherever it stands
+    assert server.post("/v1/documents", {**body, "required": [[[]]]}).json()["error"]["parameter"] == "required"

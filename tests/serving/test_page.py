@@ -215,6 +215,21 @@ def test_subtitles_that_are_dropped_keep_their_times(browser: Browser, server: R
     assert _expected(browser, "400")
 
 
+def test_a_file_keeps_placeholders_and_translations(browser: Browser, server: RunningServer, tmp_path: Path) -> None:
+    page = browser.open(server.url)
+    po = 'msgid "Hello, Mrs Klein."\nmsgstr "Hallo, Frau Klein."\n\nmsgid "Do you see it, %s?"\nmsgstr ""\n'
+    (tmp_path / "a.po").write_text(po, encoding="utf-8")
+    drop(page, tmp_path / "a.po")
+    wait_until_translated(page)
+    given, found = shown(page)
+    assert given == "Hallo, Frau Klein."
+    assert page.locator(".row .label").all_inner_texts() == ["from the file"]
+    assert "%s" in found
+    name, content = exported(page, "PO")
+    assert name == "a.de.po"
+    assert f'msgid "Do you see it, %s?"\nmsgstr "{found}"' in content
+
+
 def test_text_is_text(browser: Browser, server: RunningServer) -> None:
     page = browser.open(server.url, width=390, height=844)
     lines = [

@@ -72,10 +72,9 @@ export async function readFile({ content, split }, model) {
   return (await ask("v1/files", { method: "POST", body: formOf(content, split, model) })).json();
 }
 
-/** The file again in a format, with translations in the place of its sentences. */
-export async function exportFile({ content, split }, model, translations, format) {
+/** The file again, with translations in the place of its sentences. */
+export async function exportFile({ content, split }, model, translations) {
   const form = formOf(content, split, model);
-  form.set("format", format);
   form.set("translations", JSON.stringify(translations));
   return (await ask("v1/export", { method: "POST", body: form })).blob();
 }

@@ -54,11 +54,11 @@ async function open(content, split) {
   await guarded(() => open(content, split), async () => {
     busy(true);
     try {
-      const { format, sentences, breaks } = await readFile({ content, split }, model());
-      if (!sentences.length) throw new Error("There is nothing to translate in it.");
-      const text = format === "text" ? await content.text() : "";
-      translated = new Document(model(), sentences, breaks, paragraphStarts(text, sentences), translated);
-      file = { name: content.name, format, content, split };
+      const read = await readFile({ content, split }, model());
+      if (!read.sentences.length) throw new Error("There is nothing to translate in it.");
+      const text = read.format === "text" ? await content.text() : "";
+      translated = new Document(model(), read, paragraphStarts(text, read.sentences), translated);
+      file = { name: content.name, format: read.format, content, split };
       show();
     } finally {
       busy(false);
@@ -156,7 +156,8 @@ function correct(index, text) {
 }
 
 function release(index) {
-  if (!translated.sentences[index].fixed) return;
+  const { fixed, given } = translated.sentences[index];
+  if (!fixed || given) return;
   translated.release(index);
   afterCorrection(index, "Left to the model.");
 }

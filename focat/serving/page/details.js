@@ -63,8 +63,8 @@ export class Details {
       "div.title",
       {},
       element("h3", {}, `Sentence ${index + 1}`),
-      sentence.fixed ? button("Undo", this.actions.release) : null,
-      sentence.text === null ? null : button("Correct", this.actions.correct),
+      sentence.fixed && !sentence.given ? button("Undo", this.actions.release) : null,
+      sentence.text === null || sentence.given ? null : button("Correct", this.actions.correct),
       element("button.quiet", { type: "button", onclick: () => this.actions.close(), "aria-label": "Close" }, "✕"),
     );
   }

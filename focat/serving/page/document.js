@@ -10,28 +10,30 @@ const ALTERNATIVES = 5;
 /**
  * A sentence has: source; text, its translation or null; pending, whether it waits for the server; fixed, whether a person
  * has decided; before, the translation that the last one has replaced, or null; alternatives; part, the number of its
- * document in the file; starts, whether a paragraph begins with it.
+ * document in the file; starts, whether a paragraph begins with it; required, phrases that its translation must contain;
+ * given, whether the file had its translation.
  */
-function newSentence(source, part, starts) {
-  return { source, part, starts, text: null, pending: true, fixed: false, before: null, alternatives: [] };
+function newSentence(source, text, required) {
+  const given = text !== null;
+  return { source, text, required, given, fixed: given, pending: !given, before: null, alternatives: [] };
 }
 
 export class Document {
   /**
    * @param model the language pair, an entry of /v1/models
-   * @param sentences source sentences
-   * @param breaks indices of those that begin another document of the file
-   * @param starts indices of those that begin a paragraph
+   * @param read what /v1/files has read: sentences, translations, required, and breaks, where another document begins
+   * @param starts indices of the sentences that begin a paragraph
    * @param earlier the document that was here before: sentences at the beginning and at the end that are the same keep
    *   their translations
    */
-  constructor(model, sentences, breaks, starts, earlier = null) {
+  constructor(model, { sentences, translations, required, breaks }, starts, earlier = null) {
     this.model = model;
     const begins = new Set(breaks);
     let part = 0;
     this.sentences = sentences.map((source, index) => {
       part += begins.has(index);
-      return newSentence(source, part, starts.has(index) || begins.has(index));
+      const sentence = newSentence(source, translations[index], required[index]);
+      return { ...sentence, part, starts: starts.has(index) || begins.has(index) };
     });
     if (earlier && earlier.model.id === model.id) this.#keep(earlier.sentences);
   }
@@ -58,7 +60,7 @@ export class Document {
   }
 
   get corrected() {
-    return this.sentences.filter((sentence) => sentence.fixed).length;
+    return this.sentences.filter((sentence) => sentence.fixed && !sentence.given).length;
   }
 
   /** The first sentence that the window of a sentence contains. */
@@ -132,6 +134,7 @@ export async function translatePending(document, onSentence, signal) {
       ...languages,
       sentences: window.map((sentence) => sentence.source),
       translations: window.map((sentence, i) => (offset + i < start ? sentence.text : null)),
+      required: window.map((sentence) => sentence.required),
       start: start - offset,
       nbest: Math.min(ALTERNATIVES, document.model.nbest),
     };

@@ -2,26 +2,22 @@
 
 import { exportFile } from "./api.js";
 
-const NAMES = { text: "Text", srt: "Subtitles, SRT", vtt: "Subtitles, WebVTT", jsonl: "JSON lines", json: "JSON" };
-const ENDINGS = { text: "txt", srt: "srt", vtt: "vtt", jsonl: "jsonl", json: "json" };
-const SUBTITLES = ["srt", "vtt"];
+const NAMES = { text: "Text", json: "JSON", jsonl: "JSON lines", srt: "Subtitles, SRT", vtt: "Subtitles, WebVTT" };
+const ENDINGS = { text: "txt", json: "json" };
 
-/** What the menu offers for a file: its own format first. Subtitles of one kind can become those of the other. */
+/** What the menu offers for a file: its own format, with the translations laid in, then text and JSON. */
 export function formatsFor(format) {
-  const own = SUBTITLES.includes(format) ? SUBTITLES.toSorted((a) => (a === format ? -1 : 1)) : [format];
-  return [...new Set([...own, "text", "json"])].map((id) => ({ id, name: NAMES[id] ?? id }));
+  return [...new Set([format, "text", "json"])].map((id) => ({ id, name: NAMES[id] ?? id.toUpperCase() }));
 }
 
 /** The document in a format, as {blob, name}. */
 export async function exported(document, file, format) {
-  const { target } = document.model;
-  const stem = file.name.replace(/\.[^.]*$/, "");
-  const ending = format === file.format && file.name.includes(".") ? file.name.split(".").pop() : ENDINGS[format];
-  const name = `${stem}.${target}.${ending}`;
-  if (format === "json") return { blob: new Blob([asJson(document)], { type: "application/json" }), name };
-  if (format === "text" && file.format !== "text") return { blob: new Blob([asText(document)], { type: "text/plain" }), name };
+  const [, stem, own = "txt"] = file.name.match(/^(.+?)(?:\.([^.]*))?$/);
+  const name = `${stem}.${document.model.target}.${format === file.format ? own : ENDINGS[format]}`;
+  if (format === "json") return { name, blob: new Blob([asJson(document)], { type: "application/json" }) };
+  if (format !== file.format) return { name, blob: new Blob([asText(document)], { type: "text/plain" }) };
   const translations = document.sentences.map(({ source, text }) => text ?? source);
-  return { blob: await exportFile(file, document.model, translations, format), name };
+  return { name, blob: await exportFile(file, document.model, translations) };
 }
 
 function asText({ sentences }) {
@@ -31,7 +27,11 @@ function asText({ sentences }) {
 
 function asJson({ model, sentences }) {
   const { source, target } = model;
-  const items = sentences.map(({ source: from, text, fixed }) => ({ source: from, translation: text, corrected: fixed }));
+  const items = sentences.map((each) => ({
+    source: each.source,
+    translation: each.text,
+    corrected: each.fixed && !each.given,
+  }));
   return `${JSON.stringify({ source, target, sentences: items }, null, 2)}\n`;
 }
 

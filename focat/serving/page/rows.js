@@ -68,7 +68,7 @@ export class Rows {
     const label = (text) => element("span.label", { lang: "en", dir: "ltr" }, text);
     const { target } = this.languages;
     if (sentence.before === null) {
-      return [element("span.text", {}, sentence.text), ...(sentence.fixed ? [" ", label("corrected")] : [])];
+      return [element("span.text", {}, sentence.text), ...(sentence.fixed ? [" ", label(sentence.given ? "from the file" : "corrected")] : [])];
     }
     return [
       element("span.text", {}, ...marked(compare(sentence.text, sentence.before, target), "mark")),
@@ -101,8 +101,8 @@ export class Rows {
   /** Opens the translation of a sentence for correction. */
   edit(index) {
     const row = this.rows[index];
-    const { text } = this.document.sentences[index];
-    if (row.classList.contains("editing") || text === null) return;
+    const { text, given } = this.document.sentences[index];
+    if (row.classList.contains("editing") || text === null || given) return; // an export leaves what was given
     row.classList.add("editing");
     row.shown = null;
     const rows = Math.ceil(text.length / 40); // where the browser does not fit the field to its text

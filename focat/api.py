@@ -217,8 +217,9 @@ class Model:
         Args:
             options: `context` (where target context comes from: regenerate, reuse or none), `constrained`, `window`
                 (sentences in a window), `formality` (formal or informal, of a model trained with `data.formality`),
-                `lookahead` (sentences that may be read before the first translation is returned), and the settings of
-                the search: `beam`, `nbest`, `length_penalty`, `sample` and so on (`TranslateOptions`).
+                `lookahead` (sentences that may be read before the first translation is returned), `glossary` and
+                `keep` (terms that translations must contain), and the settings of the search: `beam`, `nbest`,
+                `length_penalty`, `sample` and so on (`TranslateOptions`).
         """
         return Translator.from_system(self.system, **options)
 

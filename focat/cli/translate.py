@@ -53,6 +53,10 @@ def translate_command(
     keep_sounds: Annotated[
         bool, opt.flag("--keep-sounds", "Subtitles: leave [door slams], (SIGHS), ANN: and lines with ♪ as they are.")
     ] = False,
+    glossary: Annotated[
+        Path | None, opt.file("Terms and their translations, which must appear: source, tab, target.", "--glossary")
+    ] = None,
+    keep: Annotated[Path | None, opt.file("Terms that must not be translated, one on each line.", "--keep")] = None,
     context: opt.ContextOption = None,
     unconstrained: opt.Unconstrained = False,
     window: opt.WindowSize = None,
@@ -109,6 +113,8 @@ def translate_command(
         output_encoding=output_encoding,
         all_entries=all_entries,
         subtitles=SubtitleOptions(line_length, max_lines, reading_speed, keep_sounds),
+        glossary=glossary,
+        keep=keep,
         context=context,
         constrained=not unconstrained,
         window=window,

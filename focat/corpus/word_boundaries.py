@@ -15,7 +15,7 @@ from focat.corpus.vocabulary import SPECIALS
 _SPACE_MARK = "\u2581"
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>$")
 # Thai, Lao, Tibetan, Burmese, Khmer, kana, Chinese: words are not separated, so that every character is a boundary
-_UNSPACED = re.compile("[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]")
+UNSPACED = "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]"
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,6 @@ def _text(piece: str) -> str:
 
 def _in_word(character: str) -> bool:
     """Whether words continue through this character."""
-    if not character or character == _SPACE_MARK or _UNSPACED.match(character):
+    if not character or character == _SPACE_MARK or re.match(UNSPACED, character):
         return False
     return character == "_" or unicodedata.category(character)[0] in "LMN"

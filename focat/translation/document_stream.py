@@ -6,14 +6,16 @@ import itertools
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from focat.config.schema import SearchSettings, WindowSettings
 from focat.corpus.tokenizer import Tokenizer
 from focat.decoding.phrases import Phrases
 from focat.decoding.requests import Request
 from focat.translation.chunks import Chunk, split_into_chunks
-from focat.translation.phrases import encode_by_chunk
+from focat.translation.phrases import PhraseEncoder
 from focat.translation.sentence_decoder import DecodedSentence
+from focat.translation.terminology import Term, Terminology
 from focat.windows.builder import close_sentences, cut_window, join_window
 
 _MIN_CHUNK_TOKENS = 4
@@ -31,6 +33,8 @@ class OutputSentence:
     """Phrases that its translation must contain, each with its forms."""
     align: bool = False
     """Whether the alignment of its words is wanted."""
+    terms: Sequence[Term] = ()
+    """Terms that it has, once it is encoded."""
     chunks: list[Chunk] = field(default_factory=list)
     """None before it is encoded."""
     decoded: list[list[DecodedSentence]] = field(default_factory=list)
@@ -105,6 +109,13 @@ class JobBuilder:
     """Whether windows must have as many sentences as their source."""
     source_tag: Sequence[int] = ()
     """Tokens in front of every source sentence: what translations are asked to be (data.formality)."""
+    terminology: Terminology | None = None
+    """Terms that sentences may have, and translations must then contain."""
+
+    @cached_property
+    def phrases(self) -> PhraseEncoder:
+        """Encodes the phrases that translations must contain."""
+        return PhraseEncoder(self.tokenizer.target)
 
     def new_document(self) -> DocumentStream:
         """A document without sentences."""
@@ -158,7 +169,11 @@ class JobBuilder:
         sentence.chunks = split_into_chunks(sentence.text, self.tokenizer.source, most, size)
         sentence.missing = len(sentence.chunks)
         sentence.decoded = [[] for _ in sentence.chunks]
-        required = encode_by_chunk(sentence.required, sentence.text, sentence.chunks, self.tokenizer.target)
+        required: list[Phrases] = [()] * len(sentence.chunks)
+        if self.terminology:
+            sentence.terms = self.terminology.find(sentence.text, sentence.required)
+        if sentence.required or sentence.terms:
+            required = self.phrases.by_chunk(sentence.required, sentence.terms, sentence.text, sentence.chunks)
         document.chunks.extend(
             SourceChunk(sentence, i, chunk.tokens, phrases)
             for i, (chunk, phrases) in enumerate(zip(sentence.chunks, required, strict=True))

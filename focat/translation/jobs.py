@@ -7,8 +7,9 @@ uninterrupted job, batch for batch.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -124,6 +125,10 @@ class JobStats:
     """Lines whose translation reached the maximum length."""
     shortened: int = 0
     """Sentences that lost context because their window was too long."""
+    terms: int = 0
+    """Terms of a glossary, or to keep, that the sentences had."""
+    unmet: dict[str, list[int]] = field(default_factory=dict)
+    """Lines whose translation lacks a term or placeholder, by what it lacks."""
     noted: dict[str, list[int]] = field(default_factory=dict)
     """Lines of which the format has something to say, by what that is."""
 
@@ -135,6 +140,10 @@ class JobStats:
             self.chunked.append(segment.line)
         if any(translation.truncated for translation in translations):
             self.truncated.append(segment.line)
+        self.terms += sum(translation.terms for translation in translations)
+        for translation in translations:
+            for phrase in translation.unmet:
+                self.unmet.setdefault(phrase, []).append(segment.line)
         for what, line in segment.notes(translations):
             self.noted.setdefault(what, []).append(line)
 
@@ -146,6 +155,10 @@ class JobStats:
             yield f"translation truncated at the maximum length: {_lines(self.truncated)}"
         if self.shortened:
             yield f"windows that were too long and lost context: {self.shortened:,}"
+        if self.terms:
+            yield f"terms that translations had to contain: {self.terms:,}"
+        for phrase, lines in itertools.islice(self.unmet.items(), _MAX_LISTED):
+            yield f"`{phrase}` could not be put into the translation: {_lines(lines)}"
         for what, lines in self.noted.items():
             yield f"{what}: {_lines(lines)}"
 
@@ -216,6 +229,7 @@ def translator_identity(translator: Translator, weights: list[str]) -> dict[str,
         "search settings": translator.settings.model_dump(),
         "context": [translator.reuse, translator.constrained, translator.lookahead, *translator.jobs.source_tag],
         "batch size": translator.engine.batch_tokens,
+        "terms": translator.terminology and [astuple(entry) for entry in translator.terminology.entries],
     }
 
 

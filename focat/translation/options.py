@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
 from focat.choices import Formality, TargetContext
 from focat.config.schema import SearchOptions
 from focat.translation.formats.segments import SubtitleOptions
+
+GlossaryInput = str | Path | Mapping[str, str | Sequence[str]]
+KeepInput = str | Path | Sequence[str]
 
 
 class TranslateOptions(SearchOptions, total=False):
@@ -20,6 +26,10 @@ class TranslateOptions(SearchOptions, total=False):
     """Form of address, formal or informal, of a model that was trained with `data.formality`."""
     lookahead: int | None
     """Sentences that may be read before the first translation is returned; 1 returns each at once."""
+    glossary: GlossaryInput | None
+    """Translations of terms: a file (`source<TAB>target`), or a dictionary of one or several forms by source."""
+    keep: KeepInput | None
+    """Terms that stay as they are: a file, one on each line, or a list."""
 
 
 class FileOptions(TranslateOptions, total=False):

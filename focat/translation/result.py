@@ -38,6 +38,10 @@ class Translation:
     """Whether the translation reached the maximum length, and may lack its end."""
     shortened: bool = False
     """Whether it lost context sentences because its window was too long."""
+    terms: int = 0
+    """Terms of a glossary, or to keep, that it has."""
+    unmet: tuple[str, ...] = ()
+    """Terms and required phrases that the best translation does not contain; those that the vocabulary cannot write."""
     alignment: WordAlignment | None = None
     """Which words of the best translation belong to which of the source, if asked for (`InputSentence.align`)."""
 

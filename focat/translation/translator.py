@@ -29,9 +29,11 @@ from focat.translation.alignment import align_words
 from focat.translation.arguments import check_options, check_type, input_sentences_of
 from focat.translation.document_stream import DocumentStream, JobBuilder, OutputSentence
 from focat.translation.driver import Wave, WindowDriver
+from focat.translation.options import GlossaryInput, KeepInput
 from focat.translation.result import Alternative, Translation, on_one_line
 from focat.translation.sentence import InputSentence, Sentence, as_input
 from focat.translation.sentence_decoder import DecodedSentence, EngineDecoder, SentenceDecoder
+from focat.translation.terminology import Terminology
 
 LOOKAHEAD = 1 << 16  # sentences that are read before the first is returned: enough for many documents side by side
 _WAVE_BATCHES = 4  # batches of a wave; one on a CPU where sentences wait for each other
@@ -66,6 +68,7 @@ class Translator:
         constrained: bool = True,
         lookahead: int = LOOKAHEAD,
         formality: Formality | None = None,
+        terminology: Terminology | None = None,
     ) -> None:
         """Prepare the models for decoding.
 
@@ -76,6 +79,7 @@ class Translator:
                 is kept (the paper's rule).
             lookahead: how many sentences may be read before the first is returned; 1 returns each at once.
             formality: form of address that is asked for, of a model that was trained with tags for it.
+            terminology: terms that translations must contain where sentences have them.
 
         Raises:
             FocatError: the options do not go together, or not with the models.
@@ -86,6 +90,8 @@ class Translator:
         check_type("constrained", constrained, bool, "True or False")
         if lookahead < 1:
             raise ParameterError("lookahead", lookahead, "at least one sentence is read before it can be returned")
+        if terminology and search.sample:
+            raise ParameterError("sample", True, "samples cannot be made to contain terms; leave out glossary and keep")
         for model in models:
             _check_positions(model, windows)
             if context == "regenerate" and isinstance(model, TwoPassTransformer):
@@ -106,7 +112,8 @@ class Translator:
         self._aligner = prepared[0]
         self.decoder = EngineDecoder(self.engine, constrained)
         tag = [] if formality is None else tokenizer.source.encode(TAGS[formality])
-        self.jobs = JobBuilder(tokenizer, windows, search, self.reuse, constrained, tag)
+        self.jobs = JobBuilder(tokenizer, windows, search, self.reuse, constrained, tag, terminology)
+        self.terminology = terminology
         chained = self.reuse and self.engine.static
         self._max_chained = MAX_CHAINED if chained else 1
         self._wave_tokens = self.engine.batch_tokens * (_WAVE_BATCHES if chained or not self.reuse else 1)
@@ -120,6 +127,8 @@ class Translator:
         window: int | None = None,
         lookahead: int | None = None,
         formality: Formality | None = None,
+        glossary: GlossaryInput | None = None,
+        keep: KeepInput | None = None,
         **search: Unpack[SearchOptions],
     ) -> Translator:
         """A translator with the settings of a trained system, where others are not given.
@@ -127,6 +136,8 @@ class Translator:
         Args:
             window: how many sentences a window has.
             formality: form of address that is asked for; None leaves it to the model.
+            glossary: translations of terms: a file, or a dictionary; see `Terminology`.
+            keep: terms that stay as they are: a file, or a list.
             search: settings of the search (`SearchSettings`): beam, nbest, length_penalty, sample and so on.
 
         Raises:
@@ -145,6 +156,7 @@ class Translator:
             constrained,
             LOOKAHEAD if lookahead is None else lookahead,
             formality,
+            None if glossary is None and keep is None else Terminology(glossary, keep),
         )
 
     def with_nbest(self, nbest: int) -> Translator:
@@ -294,10 +306,17 @@ class Translator:
             chunks=len(sentence.chunks),
             truncated=any(nbest[0].truncated for nbest in sentence.decoded),
             shortened=sentence.shortened,
+            terms=len(sentence.terms),
+            unmet=self._unmet(sentence, best),
             alignment=align_words(self._aligner, self.tokenizer, sentence.text, best, pairs)
             if sentence.align
             else None,
         )
+
+    def _unmet(self, sentence: OutputSentence, translation: str) -> tuple[str, ...]:
+        """The phrases that a translation does not contain, though it must."""
+        phrases = [*sentence.required, *(term.forms for term in sentence.terms)]
+        return self.jobs.phrases.missing(phrases, translation) if phrases else ()
 
     def _alternative(self, sentence: OutputSentence, chosen: tuple[DecodedSentence, ...]) -> Alternative:
         texts = [self.tokenizer.target.decode(decoded.tokens).strip() for decoded in chosen]

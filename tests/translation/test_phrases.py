@@ -8,7 +8,7 @@ import focat
 from focat import InputSentence
 from focat.api import Model
 from focat.errors import ParameterError
-from focat.translation.phrases import encode_forms
+from focat.translation.phrases import PhraseEncoder
 from tests.translation.test_translator import RecordingDecoder
 
 LINES = ["The cat sleeps.", "It is old.", "Tom is here."]
@@ -40,7 +40,7 @@ def test_required_phrases_reach_the_request(model: Model, context: str, segments
 
 def test_a_phrase_has_tokens_after_a_space_and_after_punctuation(model: Model) -> None:
     target = model.tokenizer.target
-    spaced, glued = encode_forms(("Katze",), target)
+    spaced, glued = PhraseEncoder(target).encode(("Katze",))
     assert list(spaced) == target.encode("Katze")
     assert [*target.encode("("), *glued] == target.encode("(Katze")
     assert target.decode([*spaced, *glued]) == "KatzeKatze"

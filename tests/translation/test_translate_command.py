@@ -346,3 +346,15 @@ def test_the_longest_line_can_be_set(workdir: Workdir) -> None:
     output = workdir.translate("decoding.max_line_bytes=16", expect=2)
     assert output.endswith("in.txt, line 1: is longer than 16 bytes; break it, or raise decoding.max_line_bytes\n")
     workdir.translate("decoding.max_line_bytes=18")
+
+
+def test_terms(workdir: Workdir, model: Model) -> None:
+    (workdir.folder / "terms.tsv").write_text("cat\tKatze\n")
+    (workdir.folder / "keep.txt").write_text("old\n")
+    output = workdir.translate("-o", "out.txt", "--glossary", "terms.tsv", "--keep", "keep.txt")
+    assert workdir.read("out.txt") == model.translate(TEXT, glossary={"cat": "Katze"}, keep=["old"])
+    assert "terms that translations had to contain: 2" in output
+    (workdir.folder / "terms.tsv").write_text("cat\tKatze\ndog\n")
+    refused = workdir.translate("-o", "other.txt", "--glossary", "terms.tsv", expect=2)
+    assert "terms.tsv, line 2: has no tab; a line is `source`, a tab, `target`" in refused
+    assert not (workdir.folder / "other.txt").exists()

@@ -107,10 +107,12 @@ def test_sentences(tmp_path: Path) -> None:
     ("text", "translation", "written"),
     [
         ("On May 1", "1. Mai", "1\\. Mai"),
+        ("> One\n> two", "1. eins zwei", "> 1\\. eins\n> zwei"),
         ("One", "- eins", "\\- eins"),
         ("One", "# eins *zwei* [drei] `vier` <f> a_b", "\\# eins \\*zwei\\* \\[drei\\] \\`vier\\` \\<f> a\\_b"),
         ("one two\nthree four", "einszwei - drei", "einszwei - drei"),  # no line begins like a list
         ("| a |\n|---|", "b | c", "| b \\| c |\n|---|"),
+        ("| a&#124; |\n|---|", "b | c", "| b &#124; c |\n|---|"),
         ("**a** *b*", "x", "**a** *b*"),  # emphasis of nothing is none: left as it was
     ],
 )

@@ -87,8 +87,7 @@ class MarkdownBlock:
                     content, written = content + "\n", written + own.pop(0)
                 content, written = content + line, written + line
         if _starts_mark(content) and not _starts_mark(self.content):
-            escaped = _NUMBER.sub(r"\1\\\2", content, count=1) if _NUMBER.match(content) else "\\" + content
-            content, written = escaped, escaped + written[len(content) :]
+            content, written = _escape_mark(content), _escape_mark(written)
         return content, written
 
 
@@ -182,6 +181,10 @@ def _kept_apart(part: Part) -> Iterator[Part]:
 
 def _line_feeds(block: Block) -> int:
     return sum((part if isinstance(part, str) else part.text).count("\n") for part in block.text.parts)
+
+
+def _escape_mark(line: str) -> str:
+    return _NUMBER.sub(r"\1\\\2", line, count=1) if _NUMBER.match(line) else "\\" + line
 
 
 def _starts_mark(line: str) -> bool:

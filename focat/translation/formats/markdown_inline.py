@@ -36,16 +36,27 @@ class Spelling:
     """How characters are written in a block: escaped where they would be mark-up, unless they were not before."""
 
     def __init__(self, in_table: bool) -> None:
-        self._written = {"|": "\\|"} if in_table else {}
+        self._escaped: dict[str, str] = {}
+        self._plain: set[str] = set()
+        self._special = _SPECIAL + "|" * in_table
 
     def note(self, character: str, written: str) -> None:
         """Remember how a character is written."""
-        if written != character or character in _SPECIAL:
-            self._written.setdefault(character, written)
+        if written == character:
+            self._plain.add(character)
+        else:
+            self._escaped.setdefault(character, written)
 
     def write(self, text: str) -> str:
         """Text as Markdown."""
-        return "".join(self._written.get(c) or (f"\\{c}" if c in _SPECIAL else c) for c in text)
+        return "".join(map(self._write, text))
+
+    def _write(self, character: str) -> str:
+        escaped = self._escaped.get(character)
+        if escaped and (character not in self._plain or character in "&" + self._special):
+            return escaped
+        special = character in self._special and (character not in self._plain or character == "|")
+        return f"\\{character}" if special else character
 
 
 def inline_parts(content: str, children: Sequence[Token], spelling: Spelling) -> list[Part]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pydantic import ValidationError
 from starlette.responses import JSONResponse
 
+from focat.config.explain import short_text
 from focat.errors import ParameterError
 
 
@@ -23,7 +24,7 @@ class ApiError(Exception):
     def invalid(cls, error: ValidationError) -> ApiError:
         """The first thing that is wrong with a body."""
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
+        where = short_text(".".join(str(part) for part in first["loc"]))
         message = first["msg"].removeprefix("Value error, ")
         return cls(400, f"{where}: {message}" if where else message, where or None)
 

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from focat.config.explain import short_text
 from focat.serving.bodies import LenientBody, check_fields, read_fields
 from focat.serving.clients import identify
 from focat.serving.conversation import TextRequest, translate_texts
@@ -105,7 +106,7 @@ class LibreTranslateApi:
         body = check_fields(fields, TranslateBody)
         client = self._client(request, body.api_key, body.session)
         if body.format not in ("text", "html"):
-            raise ApiError(400, f"{body.format} format is not supported; choose text or html", "format")
+            raise ApiError(400, f"{short_text(body.format)} format is not supported; choose text or html", "format")
         texts = body.q if isinstance(body.q, list) else [body.q]
         run, detected = self._run(body.source, body.target, texts)
         nbest = min(body.alternatives + 1, run.worker.nbest)

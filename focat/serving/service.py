@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from focat.api import Model
+from focat.config.explain import short_text
 from focat.errors import FocatError, ParameterError
 from focat.serving.detection import Detected, detect
 from focat.serving.errors import ApiError
@@ -102,7 +103,8 @@ class Service:
             ("target", target, {run.target for run in self.runs}),
         ):
             if code is not None and not any(same_language(code, other) for other in served):
-                raise ApiError(400, f"{code} is not supported; choose from {', '.join(sorted(served))}", name)
+                known = ", ".join(sorted(served))
+                raise ApiError(400, f"{short_text(code)} is not supported; choose from {known}", name)
         pairs = ", ".join(f"{run.source} to {run.target}" for run in self.runs)
         raise ApiError(400, f"{source} to {target} is not supported; there are: {pairs}", "target")
 

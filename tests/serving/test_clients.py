@@ -162,6 +162,7 @@ def test_a_file(server: RunningServer, model: Model) -> None:
         ({"q": "Tom.", "source": "en"}, "target: "),
         ({"q": "Tom.", "source": "en", "target": "xx"}, "xx is not supported"),
         ({"q": "Tom.", "source": "de", "target": "en"}, "de is not supported"),
+        ({"q": "Tom.", "source": "en", "target": "x" * 5000}, f"{'x' * 79}… is not supported"),
         ({"q": "Tom.", "source": "en", "target": "de", "format": "pdf"}, "pdf format is not supported"),
         ({"q": {"a": 1}, "source": "en", "target": "de"}, "q"),
         (["Tom."], "the body should be"),

@@ -15,6 +15,7 @@ from tests.soak.fuzz_http import HTTP
 from tests.soak.fuzz_translation import (
     journal,
     same_blocks,
+    same_code,
     same_events,
     same_lines,
     same_messages,
@@ -294,6 +295,7 @@ KINDS: dict[str, tuple[Build, int]] = {  # with how many inputs of it in a round
     "translate-xliff": (translate("*.xl*", same_units, mutate_text), 40),
     "translate-ass": (translate("film.ass", same_events, mutate_text), 40),
     "translate-html": (translate("page.html", same_blocks, mutate_text), 40),
+    "translate-markdown": (translate("page.md", same_code, mutate_text), 40),
     "journal": (journal, 15),
     "results": (results, 40),
     **HTTP,

@@ -101,12 +101,17 @@ def same_messages(before: bytes, after: bytes) -> list[str]:
 
 
 def same_units(before: bytes, after: bytes) -> list[str]:
-    """An XLIFF file keeps its sources."""
-    sources = []
-    for text in (before, after):
-        elements = [each for each in etree.fromstring(text).iter() if str(each.tag).rpartition("}")[2] == "source"]
-        sources.append([etree.tostring(element) for element in elements])
-    return [] if sources[0] == sources[1] else ["sources of an XLIFF file have changed"]
+    """An XLIFF file keeps its sources, if it is XML for another reader, too."""
+    try:
+        sources = _xliff_sources(before)
+    except etree.XMLSyntaxError:
+        return []
+    return [] if sources == _xliff_sources(after) else ["sources of an XLIFF file have changed"]
+
+
+def _xliff_sources(text: bytes) -> list[bytes]:
+    elements = [each for each in etree.fromstring(text).iter() if str(each.tag).rpartition("}")[2] == "source"]
+    return [etree.tostring(element, encoding="utf-8", with_tail=False) for element in elements]
 
 
 def same_events(before: bytes, after: bytes) -> list[str]:
@@ -124,6 +129,13 @@ def same_blocks(before: bytes, after: bytes) -> list[str]:
     before, known = _in_utf8(before)
     blocks = [re.findall(rb"</?(?:p|h1|ul|li|body|script)\b", text) for text in (before, after)]
     return [] if blocks[0] == blocks[1] or not known else ["the blocks of a page have changed"]
+
+
+def same_code(before: bytes, after: bytes) -> list[str]:
+    """A Markdown file keeps its fences and addresses."""
+    before, known = _in_utf8(before)
+    kept = [re.findall(rb"^```.*|http://x/y", text, re.MULTILINE) for text in (before, after)]
+    return [] if sorted(kept[0]) == sorted(kept[1]) or not known else ["code or addresses of Markdown have changed"]
 
 
 def journal(draw: Random, seeds: Seeds, folder: Path) -> FuzzCase:

@@ -118,6 +118,7 @@ class Seeds:
         write(inputs / "film.vtt", _vtt(sentences))
         write(inputs / "film.ass", _ass(sentences))
         write(inputs / "page.html", _html(sentences))
+        write(inputs / "page.md", _markdown(sentences))
         shutil.copy("corpora/messages.po", inputs / "app.po")
         write(inputs / "one.xlf", _xliff_1(sentences))
         write(inputs / "two.xliff", _xliff_2(sentences))
@@ -228,6 +229,13 @@ def _html(sentences: list[str]) -> str:
     head = f"<!DOCTYPE html>\n<html lang=en><head><title>{one}</title><script>let a = '<p>';</script></head>\n"
     body = f'<h1 title="{two}">{one}</h1>\n<!-- a note -->\n<p>{two} <b>Is it <i>here</i>?</b> &amp; so<br>on.</p>\n'
     return f"{head}<body>\n{body}<ul>\n{items}</ul>\n<pre>x  y</pre><p translate=no>No.</p></body></html>\n"
+
+
+def _markdown(sentences: list[str]) -> str:
+    one, two, *others = sentences
+    items = "".join(f"{i}. {text}\n" for i, text in enumerate(others, 1))
+    head = f"---\ntitle: {one}\n---\n\n# {one}\n\n{two} *Is it [here](http://x/y)?* `a <b>`\n\n"
+    return f"{head}{items}\n> {two}\n\n```python\nx = 1\n```\n\n| a | b |\n|---|---|\n| {one} | {two} |\n"
 
 
 def _xliff_1(sentences: list[str]) -> str:

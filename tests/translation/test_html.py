@@ -68,6 +68,11 @@ def test_blocks_are_split_into_sentences(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_language_without_quotes_is_replaced(tmp_path: Path) -> None:
+    found = translated("<html lang=en class=a><p>A b.</html>", "html", tmp_path, languages=("en", "de"))
+    assert found == '<html lang="de" class=a><p>A b.</html>'
+
+
 def test_language_stays_where_it_is_another(tmp_path: Path) -> None:
     page = '<html lang="fr"><p>A b.</html>'
     assert translated(page, "html", tmp_path, languages=("en", "de")) == page

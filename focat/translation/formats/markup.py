@@ -41,7 +41,7 @@ class Token:
 
     def with_attribute(self, name: str, value: str) -> Token:
         """The tag with an attribute, in its old place if it has one of this name."""
-        pattern = re.compile(rf"(\s{re.escape(name)}\s*=\s*)(\"[^\"]*\"|'[^']*')")
+        pattern = re.compile(rf"(\s{re.escape(name)}\s*=\s*)(\"[^\"]*\"|'[^']*'|[^\s\"'=<>`]+)")
         if pattern.search(self.text):
             text = pattern.sub(lambda match: f'{match[1]}"{value}"', self.text, count=1)
         else:

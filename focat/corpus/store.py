@@ -28,7 +28,7 @@ _STAGE = "stage.json"  # in each folder of a store: the key of the stage, and th
 _PREPARE_AGAIN = "run `focat prepare` again: it makes damaged parts anew"
 _MANIFEST = {  # what readers of a manifest rely on
     **{"splits": dict, "keys": dict, "source_language": str, "target_language": str},
-    **{"source_vocabulary": int, "target_vocabulary": int},
+    **{"source_vocabulary": int, "target_vocabulary": int, "joint": bool},
 }
 SIDES = ("source", "target")
 Integers = NDArray[np.integer[Any]]

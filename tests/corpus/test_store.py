@@ -160,7 +160,7 @@ def test_a_store_of_another_layout_is_refused(tmp_path: Path) -> None:
 
 MANIFEST = {
     **{"version": STORE_VERSION, "splits": {}, "keys": {}, "source_language": "en", "target_language": "de"},
-    **{"source_vocabulary": 40, "target_vocabulary": 40},
+    **{"source_vocabulary": 40, "target_vocabulary": 40, "joint": True},
 }
 
 

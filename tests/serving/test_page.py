@@ -271,16 +271,23 @@ def test_a_long_document_can_be_used_while_it_is_translated(browser: Browser, se
 
 def test_only_what_was_edited_is_translated_again(browser: Browser, server: RunningServer) -> None:
     page = browser.open(server.url)
+    sent: list[Any] = []
+    page.on("request", lambda request: sent.append(request) if request.url.endswith("v1/documents") else None)
     translate(page)
     before = shown(page)
-    sent = []
-    page.on("request", lambda request: sent.append(request) if request.url.endswith("v1/documents") else None)
     page.get_by_role("button", name="Edit text").click()
-    translate(page, TEXT.replace("The boat is red.", "The cat is red. Tom needs it."))
+    longer = TEXT.replace("The boat is red.", "The cat is red. Tom needs it.")
+    translate(page, longer)
     assert shown(page)[:4] == before[:4]
     assert len(shown(page)) == 6
-    assert json.loads(sent[0].post_data)["sentences"] == [*SENTENCES[2:4], "The cat is red.", "Tom needs it."]
-    assert len(sent) == 1
+    assert [json.loads(request.post_data)["sentences"] for request in sent] == [
+        SENTENCES,
+        [*SENTENCES[2:4], "The cat is red.", "Tom needs it."],
+    ]
+    page.get_by_role("button", name="Edit text").click()
+    translate(page, longer.replace("It is old.", "It is new."))
+    third = json.loads(sent[2].post_data)["sentences"]
+    assert third == [SENTENCES[0], "It is new.", *SENTENCES[2:4]]  # and those with it in their windows
 
 
 def test_errors_are_shown_and_nothing_is_lost(browser: Browser, server: RunningServer) -> None:

@@ -17,6 +17,7 @@ let translated = null; // the Document on the page
 let file = null; // where it comes from: {name, format, content, split}
 let job = null; // the AbortController of the translation that runs
 let retry = null; // what "Try again" does
+let looking = null; // the timer of details that will be asked for
 let saved = true; // whether corrections have been exported
 
 const rows = new Rows($("rows"), {
@@ -31,8 +32,7 @@ const rows = new Rows($("rows"), {
   move: (index) => {
     if (details.index === null) return;
     rows.select(index);
-    clearTimeout(rows.looking);
-    rows.looking = setTimeout(() => details.index !== null && details.show(translated, index), LOOK_AFTER);
+    lookSoon(index);
   },
 });
 const details = new Details($("details"), {
@@ -106,7 +106,8 @@ function arrived(index) {
   progress();
   const following = translated.sentences.slice(index + 1, index + translated.model.window);
   following.forEach((_, i) => rows.update(index + 1 + i));
-  if (details.index === index) details.show(translated, index);
+  const { index: open } = details;
+  if (open !== null && index <= open && index >= translated.windowStart(open)) lookSoon(open);
 }
 
 function progress() {
@@ -134,7 +135,7 @@ function counted(number, noun) {
 
 function select(index) {
   $("hint").hidden = true;
-  clearTimeout(rows.looking);
+  clearTimeout(looking);
   rows.focus(index);
   rows.select(index);
   details.show(translated, index);
@@ -142,8 +143,14 @@ function select(index) {
   if (sheet) rows.rows[index].scrollIntoView({ block: "start" });
 }
 
+/** Shows the details of a sentence in a moment, unless another one is asked for. */
+function lookSoon(index) {
+  clearTimeout(looking);
+  looking = setTimeout(() => details.index !== null && details.show(translated, index), LOOK_AFTER);
+}
+
 function closeDetails() {
-  clearTimeout(rows.looking);
+  clearTimeout(looking);
   const { index } = details;
   details.close();
   rows.select(null);

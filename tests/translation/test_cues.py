@@ -162,6 +162,11 @@ class TestLaidBack:
             assert sorted(opened) == sorted(re.findall(r"</(\w)>", cue))
         assert set(re.findall(r"<\w>", "".join(texts))) == set(re.findall(r"<\w>", "".join(out)))
 
+    def test_a_tag_around_words_of_two_cues_is_closed_and_opened_again(self, tmp_path: Path) -> None:
+        content = srt("We <b>said all of that</b>", "so.").replace("00:00:02,000", "00:00:00,600")  # too brief for it
+        out = translated(content, "srt", lambda _: "WIR HABEN ALLES SO GESAGT.", tmp_path)
+        assert cue_texts(out) == ["WIR <b>HABEN</b>", "<b>ALLES SO</b> GESAGT."]
+
     @given(data=st.data())
     @settings(max_examples=50)
     def test_every_cue_gets_the_translations_of_its_words(

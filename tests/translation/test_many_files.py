@@ -87,7 +87,9 @@ def test_what_inputs_stand_for(inputs: Path, tmp_path: Path) -> None:
 def test_shards_are_the_whole(model: Model, inputs: Path, tmp_path: Path, alone: dict[str, bytes]) -> None:
     translated: list[str] = []
     for i in (1, 2, 3):
-        translated += model.translate_files(inputs, tmp_path / "out", shard=(i, 3)).translated
+        stats = model.translate_files(inputs, tmp_path / "out", shard=(i, 3))
+        assert stats.existing == []
+        translated += stats.translated
     assert sorted(translated) == sorted(TEXTS)
     assert contents(tmp_path / "out") == alone
     for shard in ((0, 3), (4, 3)):

@@ -100,6 +100,7 @@ def translate(page: Any, text: str = TEXT) -> None:
 def wait_until_translated(page: Any) -> None:
     page.locator(".row").first.wait_for()
     page.locator(".row.pending").first.wait_for(state="detached")
+    page.get_by_role("button", name="Stop").wait_for(state="hidden")
 
 
 def shown(page: Any) -> list[str]:
@@ -319,7 +320,7 @@ def test_several_pairs_behind_a_key(browser: Browser, run: Path, launcher: Launc
         assert json.loads(request.value.post_data)["source"] == "de"
         assert page.get_by_role("columnheader").all_inner_texts() == ["German", "English"]
         page.get_by_label("Languages").select_option("English → German")
-        page.get_by_role("columnheader", name="English").first.wait_for()
+        page.get_by_role("columnheader").first.filter(has_text="English").wait_for()
         wait_until_translated(page)
         assert page.get_by_role("columnheader").all_inner_texts() == ["English", "German"]
 

@@ -108,8 +108,10 @@ class InlineText:
         layout, text = self._layout, translation.text
         if not layout.text:
             return "".join(escape(part) if isinstance(part, str) else part.text for part in self.parts)
-        alignment = translation.alignment or positional_alignment(layout.text, text)
-        words = _split_words(alignment, layout, text)
+        words = _NO_WORDS  # without tags, no matter
+        if layout.nodes:
+            alignment = translation.alignment or positional_alignment(layout.text, text)
+            words = _split_words(alignment, layout, text)
         elements = [_element(node, words) for node in layout.nodes]
         writer = _Writer(layout, text, words, escape)
         writer.write_nodes(layout.nodes, place_elements(elements, words.weights))
@@ -231,6 +233,9 @@ class _Words:
     weights: Weights
 
 
+_NO_WORDS = _Words((), (), np.zeros((0, 0)))
+
+
 def _split_words(alignment: WordAlignment, layout: _Layout, text: str) -> _Words:
     """Cut words of the source at tags, and words of the translation that are the same in the same places.
 
@@ -243,13 +248,13 @@ def _split_words(alignment: WordAlignment, layout: _Layout, text: str) -> _Words
         cuts = sorted({start, end} | {offset for offset in layout.offsets if start < offset < end})
         parts.append(list(pairwise(cuts)))
     first = [0, *accumulate(map(len, parts))]  # the first part of each source word
+    longest = [max(range(len(each)), key=lambda j: each[j][1] - each[j][0]) for each in parts]
+    main = np.array([start + part for start, part in zip(first, longest, strict=False)], int)
     target: list[Span] = []
     rows = []
     for (start, end), weights in zip(alignment.target, alignment.weights, strict=True):
         row = np.zeros(first[-1])
-        for i, weight in enumerate(weights):
-            longest = max(range(len(parts[i])), key=lambda j: parts[i][j][1] - parts[i][j][0])
-            row[first[i] + longest] = weight
+        row[main] = weights
         best = int(weights.argmax()) if len(weights) else 0
         origin = alignment.source[best] if len(weights) else (0, 0)
         if len(parts) and len(parts[best]) > 1 and text[start:end] == layout.text[slice(*origin)]:

@@ -251,6 +251,10 @@ class TestPlaceholders:
             ("%s has %d", "hat", (), "%s hat %d"),
             ("{n} files", "{n} Dateien {m}", (), "{n} Dateien"),
             ("50 files", "50 %s Dateien", (), "50 Dateien"),
+            ("a", "b http://x.org c", (), "b c"),
+            ("50 %s", "50 % %s zu 5%.", ("c-format",), "50  %s zu 5."),  # no program could read it
+            ("{n} a", "{n} b} {", ("python-brace-format",), "{n} b "),
+            ("{n} a", "{n} b % {", (), "{n} b % {"),
             ("%(n)s of %(m)s", "%(m)s %(n)s", ("python-format",), "%(m)s %(n)s"),
         ],
     )

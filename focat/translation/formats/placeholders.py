@@ -59,22 +59,21 @@ def restore_placeholders(source: str, target: str, flags: Collection[str] = ()) 
         flags: of a PO entry; with `c-format`, `%s` that have changed places are numbered.
     """
     wanted = placeholders(source)
+    stray = _stray_marks(flags)
     left = Counter(wanted)
     kept: list[str] = []
     position = 0
     for match in _PLACEHOLDER.finditer(target):
-        kept.append(target[position : match.start()])
+        kept.append(stray.sub("", target[position : match.start()]))
         position = match.end()
         if left[match[0]]:
             left[match[0]] -= 1
             kept.append(match[0])
-        elif not _is_argument(match[0]):
-            kept.append(match[0])  # an address that the source has not: no program takes it for a placeholder
         elif target[position : position + 1] == " ":
             position += 1  # and not two spaces instead of it
         elif position == len(target):
             kept[-1] = kept[-1].rstrip(" ")
-    mended = "".join([*kept, target[position:]])
+    mended = "".join([*kept, stray.sub("", target[position:])])
     for placeholder in dict.fromkeys(wanted):
         for _ in range(left[placeholder]):
             mended = _insert(mended, placeholder, source.index(placeholder) / len(source))
@@ -88,8 +87,11 @@ def _insert(text: str, placeholder: str, share: float) -> str:
     return f"{text[:end]} {placeholder}{text[end:]}" if end else f"{placeholder} {text}".rstrip(" ")
 
 
-def _is_argument(placeholder: str) -> bool:
-    return placeholder[0] in "%{$"
+def _stray_marks(flags: Collection[str]) -> re.Pattern[str]:
+    """What else a program would take for the beginning of a placeholder, where an entry is known to have some."""
+    formats = [flag for flag in flags if flag.endswith("-format") and not flag.startswith("no-")]
+    braces = any("brace" in flag for flag in formats)
+    return re.compile("[{}]" if braces else "%" if formats else r"(?!)")
 
 
 def _restore_order(wanted: list[str], target: str, number: bool) -> str:

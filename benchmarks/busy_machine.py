@@ -7,7 +7,8 @@ Every measurement is a `focat train` of its own; its figure is the median of the
 lines. `spinning` is training with OpenMP's own settings, as before focat set any: a thread on each core, which spins
 while it waits for the others. `focat` is training as focat sets it up (`limit_spinning` in focat/hardware.py).
 Measurements of all kinds take turns, and the table gives medians over the rounds, so that a machine whose speed varies
-favours none of them.
+favours none of them. With each measurement stands the share of the machine that processes took which are no part of it
+(Linux): a figure means little where that is more than a few per cent.
 
 All processes share two cores. On a machine with more, focat does not see that these two are busy, because others are
 free: there, give --cores and --loops the number of all cores.
@@ -18,9 +19,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,10 +63,14 @@ def main() -> None:
         for round in range(options.rounds):
             for name, variables in systems.items():
                 for condition, loops in (("alone", 0), ("busy", options.loops)):
+                    before, began = _seconds_of_others(), time.monotonic()
                     with _busy(loops):
                         rate = _tokens_per_second(store, variables, options.updates)
+                    seconds = (time.monotonic() - began) * (os.cpu_count() or 1)
+                    others = (_seconds_of_others() - before) / seconds
                     found[name][condition].append(rate)
-                    print(f"round {round + 1}  {name:12} {condition:6} {rate:>8,.0f} tokens/s", flush=True)
+                    line = f"round {round + 1}  {name:12} {condition:6} {rate:>8,.0f} tokens/s"
+                    print(f"{line}, {others:>4.0%} taken by others", flush=True)
     print("\n| | alone, tokens/s | busy, tokens/s | busy / alone |\n|---|---|---|---|")
     for name, rates in found.items():
         alone, busy = median(rates["alone"]), median(rates["busy"])
@@ -82,6 +89,18 @@ def _busy(loops: int) -> Iterator[None]:
         for process in running:
             process.kill()
             process.wait()
+
+
+def _seconds_of_others() -> float:
+    """Processor time of this machine that neither this process nor those it has started and awaited have used."""
+    try:
+        fields = Path("/proc/stat").read_text(encoding="utf-8").split()[1:8]
+    except OSError:
+        return 0.0
+    user, nice, system, _, _, irq, softirq = map(int, fields)  # the other two are idle and waiting for disks
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    ours = sum(usage.ru_utime + usage.ru_stime for usage in used)
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK") - ours
 
 
 def _tokens_per_second(store: Path, variables: dict[str, str], updates: int) -> float:

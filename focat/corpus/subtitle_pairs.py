@@ -17,7 +17,7 @@ from focat.corpus.document import Document
 from focat.corpus.text_files import DECOMPRESSORS, LineLimit, Lines
 from focat.errors import FocatError
 
-_TIME = r"(\d+):(\d{1,2}):(\d{1,2})[,.](\d{1,3})"
+_TIME = r"(\d{1,9}):(\d{1,2}):(\d{1,2})[,.](\d{1,3})"
 _TIMING = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s.*)?")
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>|\{\\[^{}]*\}")
 _DASH = re.compile(r"\s*[-‐‑–—]\s*(?=\S)")

@@ -128,6 +128,7 @@ def test_numbers_without_a_blank_line(tmp_path: Path) -> None:
     [
         ("Hello\n", "film.de.srt: has no line like `00:00:01,000 --> 00:00:02,000`; is this SRT?"),
         ("1\n00:00:01 --> 00:00:02\nYes.\n", "film.de.srt, line 2: 00:00:01 --> 00:00:02: is no timing like"),
+        (f"1\n{'9' * 5000}:00:01,000 --> 00:00:02,000\nYes.\n", f"film.de.srt, line 2: {'9' * 60}: is no timing like"),
         (b"1\n00:00:01,000 --> 00:00:02,000\n\xff\n", "film.de.srt, line 3: byte 0xFF at column 1 is not UTF-8"),
         ("", "film.en.srt and film.de.srt: not a single sentence pair (1 unaligned); is this the right file?"),
     ],

@@ -51,7 +51,8 @@ def translate_command(
         float | None, typer.Option(min=1, help="Subtitles: characters a second; report cues that need a greater speed.")
     ] = None,
     keep_sounds: Annotated[
-        bool, opt.flag("--keep-sounds", "Subtitles: leave [door slams], (SIGHS), ANN: and lines with ♪ as they are.")
+        bool,
+        opt.flag("--keep-sounds", "Subtitles: leave sounds in brackets, (SIGHS), ANN: and lines with ♪ as they are."),
     ] = False,
     glossary: Annotated[
         Path | None, opt.file("Terms and their translations, which must appear: source, tab, target.", "--glossary")

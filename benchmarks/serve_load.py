@@ -41,6 +41,8 @@ class Level:
     seconds: float = 0.0
     latencies: list[float] = field(default_factory=list)
     errors: int = 0
+    cpu_seconds: float = 0.0
+    """Of the server, which other processes disturb less than the time on the clock."""
 
     @property
     def rate(self) -> float:
@@ -140,6 +142,12 @@ def process(command: list[str], url: str, **environment: str) -> Iterator[subpro
             server.wait(60)
 
 
+def cpu_seconds(pid: int) -> float:
+    """Processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def memory_mib(pid: int) -> float:
     """Resident memory of a process."""
     status = Path(f"/proc/{pid}/status").read_text()
@@ -167,7 +175,8 @@ def main() -> None:
             peer = [str(arguments.peer), str(Path(__file__).with_name("serve_peer.py")), str(arguments.argos), port]
             servers["LibreTranslate"] = stack.enter_context(process(peer, urls["LibreTranslate"], HOME=home))
         print(f"{hardware()}\n")
-        print("| clients | server | sentences/s | p50 ms | p95 ms | errors | MiB |\n|---|---|---|---|---|---|---|")
+        columns = "clients", "server", "sentences/s", "p50 ms", "p95 ms", "CPU ms/sentence", "errors", "MiB"
+        print(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
         for name in servers:
             asyncio.run(load(urls[name], 4, 5, sentences(0)))  # warm up
         for clients in map(int, arguments.clients.split(",")):
@@ -175,17 +184,17 @@ def main() -> None:
             for number in range(arguments.rounds):
                 for name in servers:
                     texts = sentences(1 + number + 100 * clients)
+                    before = cpu_seconds(servers[name].pid)
                     found = asyncio.run(load(urls[name], clients, arguments.seconds, texts))
                     levels[name].seconds += found.seconds
                     levels[name].latencies += found.latencies
                     levels[name].errors += found.errors
+                    levels[name].cpu_seconds += cpu_seconds(servers[name].pid) - before
             for name, level in levels.items():
                 percentiles = f"{level.percentile(50):.0f} | {level.percentile(95):.0f}"
-                memory = memory_mib(servers[name].pid)
-                print(
-                    f"| {clients} | {name} | {level.rate:.1f} | {percentiles} | {level.errors} | {memory:.0f} |",
-                    flush=True,
-                )
+                cpu = 1000 * level.cpu_seconds / max(len(level.latencies), 1)
+                rest = f"{cpu:.0f} | {level.errors} | {memory_mib(servers[name].pid):.0f}"
+                print(f"| {clients} | {name} | {level.rate:.1f} | {percentiles} | {rest} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from starlette.concurrency import run_in_threadpool
-
 from focat.serving.service import ServedRun, Service
-from focat.serving.texts import TextKind, TranslatableText, read_text, split_context
+from focat.serving.texts import TextKind, TranslatableText, read_text, run_by_size, split_context
 from focat.serving.ticket import DocumentSentence
 from focat.translation.result import Translation
 from focat.translation.sentence import InputSentence
@@ -49,7 +47,7 @@ async def translate_texts(service: Service, request: TextRequest) -> list[Transl
         ApiError: see `Service.ticket`.
     """
     run = request.run
-    texts = await run_in_threadpool(_read_all, request)
+    texts = await run_by_size(sum(map(len, request.texts)), _read_all, request)
     context = await _context(service, request)
     sentences = [DocumentSentence.of(sentence) for text in texts for sentence in text.sentences]
     async with service.ticket(request.client, run, [[*context, *sentences]], request.nbest) as ticket:
@@ -69,7 +67,7 @@ async def _context(service: Service, request: TextRequest) -> list[DocumentSente
     """The sentences before the first text, as many as a window can have."""
     run, client = request.run, request.client
     if request.context is not None:
-        before = await run_in_threadpool(split_context, request.context, run.source)
+        before = await run_by_size(len(request.context), split_context, request.context, run.source)
         sentences = before[max(len(before) - run.before, 0) :]
         known = [service.memory.translation_of(client, run.id, sentence) for sentence in sentences]
         return _as_context(zip(sentences, known, strict=True))

@@ -23,7 +23,7 @@ from focat.serving.errors import ApiError
 from focat.serving.explain import ExplainedSentence, explain
 from focat.serving.files import aligned, file_of, read_form, text_field, text_of, written
 from focat.serving.service import ServedRun, Service
-from focat.serving.texts import split_text
+from focat.serving.texts import run_by_size, split_text
 from focat.serving.ticket import DocumentSentence, Ticket
 from focat.translation.result import Translation
 from focat.translation.sentence import InputSentence, as_input
@@ -141,7 +141,7 @@ class NativeApi:
         client = self._client(request)
         body = await read_json(request, DocumentBody)
         run = self._service.run_for(body.source, body.target)
-        document = await run_in_threadpool(_read, body, run)
+        document = await run_by_size(len(body.text or ""), _read, body, run)
         id = body.id or uuid.uuid4().hex
         head = {"id": id, "source": run.source, "target": run.target}
         async with AsyncExitStack() as stack:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeVar
+
+from starlette.concurrency import run_in_threadpool
 
 from focat.translation.formats.blocks import Block, has_words, mended
 from focat.translation.formats.entities import Spelling
@@ -19,8 +21,15 @@ from focat.translation.result import Translation
 from focat.translation.sentence import InputSentence, Sentence, as_input
 from focat.translation.splitting import split_sentences
 
+_QUICK = 5_000  # characters that are split in about a millisecond
+Result = TypeVar("Result")
 TextKind = Literal["text", "html", "xml", "sentence"]
 """Plain text; text with the tags of HTML, or with any tags inside its sentences; plain text that is one sentence."""
+
+
+async def run_by_size(characters: int, function: Callable[..., Result], *arguments: object) -> Result:
+    """Call a function that splits texts of so many characters, in a thread if that would keep others waiting."""
+    return function(*arguments) if characters < _QUICK else await run_in_threadpool(function, *arguments)
 
 
 @dataclass(frozen=True)

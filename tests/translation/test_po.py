@@ -295,3 +295,17 @@ def test_any_file(tmp_path_factory: pytest.TempPathFactory, entries: list[tuple[
         assert after.fuzzy == filled
     path.write_bytes(written.encode())
     assert translated(path, str) == written
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "mended"),
+    [
+        ("Tom needs %s.", "Tom braucht%s.", "Tom braucht %s."),
+        ("%d files", "%dDateien", "%d Dateien"),
+        ("%dpx wide", "%dpx breit", "%dpx breit"),  # not apart in the source
+        ("See {name}.", "Siehe ({name}).", "Siehe ({name})."),
+        ("need %s", "需要%s", "需要%s"),
+    ],
+)
+def test_placeholders_stand_apart_from_words_as_in_the_source(source: str, translation: str, mended: str) -> None:
+    assert restore_placeholders(source, translation) == mended

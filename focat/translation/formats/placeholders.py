@@ -26,6 +26,7 @@ _PATTERNS = (
     r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
 )
 _PLACEHOLDER = re.compile("|".join(f"(?:{pattern})" for pattern in _PATTERNS))
+_WORD = re.compile(r"[^\W_\u2e80-\uffff]")  # a character of a script that has spaces between words
 _UNNUMBERED = re.compile(r"%(?!%|\d+\$|\(|\{)")
 _NUMBERING = ("c-format", "objc-format", "php-format", "sh-format", "java-printf-format", "boost-format")
 
@@ -77,7 +78,27 @@ def restore_placeholders(source: str, target: str, flags: Collection[str] = ()) 
     for placeholder in dict.fromkeys(wanted):
         for _ in range(left[placeholder]):
             mended = _insert(mended, placeholder, source.index(placeholder) / len(source))
+    mended = _restore_spaces(source, mended)
     return _restore_order(wanted, mended, any(flag in flags for flag in _NUMBERING))
+
+
+def _restore_spaces(source: str, target: str) -> str:
+    """Put a space between a word and a placeholder that stands apart from all words in the source."""
+    glued = {(match[0], side) for match in _PLACEHOLDER.finditer(source) for side in _glued_sides(match)}
+    written, end = [], 0
+    for match in _PLACEHOLDER.finditer(target):
+        sides = [side for side in _glued_sides(match) if (match[0], side) not in glued]
+        before, after = (" " if side in sides else "" for side in ("before", "after"))
+        written += [target[end : match.start()], before, match[0], after]
+        end = match.end()
+    return "".join([*written, target[end:]])
+
+
+def _glued_sides(match: re.Match[str]) -> list[str]:
+    """On which sides a word begins or ends right beside a placeholder."""
+    text = match.string
+    neighbours = (("before", text[: match.start()][-1:]), ("after", text[match.end() :][:1]))
+    return [side for side, character in neighbours if _WORD.match(character)]
 
 
 def _insert(text: str, placeholder: str, share: float) -> str:

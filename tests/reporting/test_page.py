@@ -311,7 +311,7 @@ def test_errors_name_what_is_wrong(report, tmp_path):
     assert "found 3 blocks of lines" in no("focused", *out, "--window", tmp_path / "window.txt")
     (tmp_path / "window.txt").write_text("word " * 5000 + "\n\none\n")
     assert "tokens; focused takes 1,024 at most" in no("focused", *out, "--window", tmp_path / "window.txt")
-    assert "give both of context_source and context_target" in no("base", *out, "--context-source", "x")
+    assert "are for a suite like ContraPro: give one" in no("base", *out, "--context-source", "x")
     assert not (tmp_path / "page.html").exists()
 
 

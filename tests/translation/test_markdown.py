@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from focat.translation.formats.markdown_inline import structure_of
-from tests.translation.markup_files import texts_of, translated
+from focat.translation.result import Translation
+from tests.translation.markup_files import segments_of, texts_of, translated
 
 PAGE = """---
 title: Not this
@@ -120,6 +121,13 @@ def test_words_that_would_be_mark_up(tmp_path: Path, text: str, translation: str
     found = translated(text, "markdown", tmp_path, lambda _: translation)
     assert structure(found) == structure(text)
     assert found == written
+
+
+def test_what_is_left_as_it_was_is_told(tmp_path: Path) -> None:
+    """One word is enough for the first block, and leaves nothing to emphasise in the second."""
+    segments = segments_of("**a** b\n\n**a** *b*\n", "markdown", tmp_path)
+    told = [note for segment in segments for note in segment.notes([Translation("", "x") for _ in segment.sentences])]
+    assert told == [("left as it was, since its translation would be read as other mark-up", 3)]
 
 
 _MARKS = """a;B. C; ;*;**;_;`;[;];](u);[r];![;<b>;</b>;<http://a>;\\;&amp;;# ;> ;- ;1. ;| ;~~;    ;é;漢"""

@@ -44,6 +44,8 @@ Lines = list[tuple[int, int]]
 class MarkdownBlock:
     """The text of a paragraph, a heading or a cell."""
 
+    line: int
+    """Where it begins."""
     source: str
     """As it stands in the file."""
     content: str
@@ -61,12 +63,22 @@ class MarkdownBlock:
 
     def write(self, translations: Sequence[Translation]) -> str:
         """The block with its translations; as it was, if they would change what a parser finds in it."""
+        written = self._written(translations)
+        return self.source if written is None else written
+
+    def notes(self, translations: Sequence[Translation]) -> Iterator[tuple[str, int]]:
+        """What the user is told of the block, and its line."""
+        if self._written(translations) is None:
+            yield "left as it was, since its translation would be read as other mark-up", self.line
+
+    def _written(self, translations: Sequence[Translation]) -> str | None:
+        """The block with its translations; None if they would change what a parser finds in it."""
         before = structure_of(self.parse(self.content))
         for aligned in (translations, [replace(translation, alignment=None) for translation in translations]):
             content, written = self._render(aligned)
             if structure_of(self.parse(content)) == before:
                 return written
-        return self.source
+        return None
 
     def _render(self, translations: Sequence[Translation]) -> tuple[str, str]:
         """The block as the parser sees it, and as it stands in the file."""
@@ -113,10 +125,10 @@ def markdown_segments(lines: InputLines, options: FormatOptions) -> Iterator[Fil
         joints = [text[end:start] for (_, end), (start, _) in itertools.pairwise(span)]
         pieces = _pieces(token, in_table, options)
         parse = partial(_parse_inline, parser, environment)
-        block = MarkdownBlock(text[first:last], token.content, joints, pieces, parse)
+        block = MarkdownBlock(token.map[0] + 1, text[first:last], token.content, joints, pieces, parse)
         if block.sentences:
-            yield verbatim(token.map[0] + 1, text[written:first])
-            yield FileSegment(token.map[0] + 1, block.sentences, block.write)
+            yield verbatim(block.line, text[written:first])
+            yield FileSegment(block.line, block.sentences, block.write, notes=block.notes)
             written = last
     yield verbatim(len(rows), text[written:])
 

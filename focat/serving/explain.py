@@ -48,10 +48,17 @@ def explain(model: Model, sentence: ExplainedSentence) -> dict[str, object]:
         attention: how much of the attention of the current translation falls on each of these words, by side: mean over
             layers, heads and words of the translation. Separators and the start symbol have the rest.
         contributions: for each context sentence by how much the log-probability of the translation falls without it.
+
+    Raises:
+        ApiError: the sentence fits into no window; attention over all of it would take time and memory without bound.
     """
     tokenizer, windows = model.tokenizer, model.system.windows()
     source_lengths = [len(tokenizer.source.encode(text)) for text in sentence.source]
     target_lengths = [len(tokenizer.target.encode(text)) for text in sentence.target]
+    longest = max(source_lengths[-1], target_lengths[-1]) + 1
+    if longest > windows.max_tokens:
+        problem = f"sentence {sentence.indices[-1]} or its translation has {longest:,} tokens"
+        raise ApiError(400, f"sentences: {problem}; at most {windows.max_tokens} can be explained", "sentences")
     earlier = windows.model_copy(update={"after": 0, "target_after": 0})
     span = cut_window(source_lengths, target_lengths, len(sentence.indices) - 1, earlier)
     source, target = [sentence.source[i] for i in span.source], [sentence.target[i] for i in span.target]

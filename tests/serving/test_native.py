@@ -122,6 +122,14 @@ def test_a_client_that_closes_its_stream_cancels(server: RunningServer) -> None:
     assert server.translated(sentences=DOCUMENT[:1])
 
 
+def test_a_sentence_that_fits_into_no_window_is_not_explained(server: RunningServer) -> None:
+    body = {"sentences": ["a", "x[" * 200], "translations": ["b", "c"], "index": 1}
+    answer = server.post("/v1/explain", body)
+    assert answer.status_code == 400
+    assert "sentence 1 or its translation has " in answer.json()["error"]["message"]
+    assert server.post("/v1/explain", body | {"index": 0}).status_code == 200
+
+
 def test_explain(server: RunningServer, model: Model) -> None:
     translations = ["Wo ist die Katze?", "Tom schläft.", "Sie ist alt."]
     sentences = ["Where is the cat?", "Tom sleeps.", "It is old."]

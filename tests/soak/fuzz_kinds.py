@@ -22,6 +22,7 @@ from tests.soak.fuzz_translation import (
     same_records,
     same_timings,
     same_units,
+    terms,
     translate,
 )
 from tests.soak.mutations import (
@@ -296,6 +297,7 @@ KINDS: dict[str, tuple[Build, int]] = {  # with how many inputs of it in a round
     "translate-ass": (translate("film.ass", same_events, mutate_text), 40),
     "translate-html": (translate("page.html", same_blocks, mutate_text), 40),
     "translate-markdown": (translate("page.md", same_code, mutate_text), 40),
+    "terms": (terms, 30),
     "journal": (journal, 15),
     "results": (results, 40),
     **HTTP,

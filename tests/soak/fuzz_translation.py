@@ -13,7 +13,7 @@ from random import Random
 from lxml import etree
 
 from tests.soak.fuzz_case import Build, FuzzCase, Mutate
-from tests.soak.mutations import compress, compressed, mutate_binary
+from tests.soak.mutations import compress, compressed, mutate_binary, mutate_text
 from tests.soak.seeds import Seeds
 
 
@@ -138,6 +138,24 @@ def same_code(before: bytes, after: bytes) -> list[str]:
     before, known = _in_utf8(before)
     kept = [re.findall(rb"^```.*|http://x/y", text, re.MULTILINE) for text in (before, after)]
     return [] if sorted(kept[0]) == sorted(kept[1]) or not known else ["code or addresses of Markdown have changed"]
+
+
+def terms(draw: Random, seeds: Seeds, folder: Path) -> FuzzCase:
+    """A glossary or a list of terms to keep that is changed."""
+    shutil.copy(seeds.inputs / "talk.txt", folder / "talk.txt")
+    changed = draw.choice(("--glossary", "--keep"))
+    arguments = []
+    for option, name in (("--glossary", "terms.tsv"), ("--keep", "names.txt")):
+        data = (seeds.inputs / "terms" / name).read_bytes()
+        name, data = compressed(draw, name, mutate_text(draw, data)[:3000]) if option == changed else (name, data)
+        (folder / name).write_bytes(data)
+        arguments += [option, name]
+
+    def compare(code: int) -> list[str]:
+        outputs = [folder / "talk.txt", folder / "out"]
+        return same_lines(*(path.read_bytes() for path in outputs)) if code == 0 else []
+
+    return FuzzCase(["translate", str(seeds.run), "talk.txt", "-o", "out", *arguments, "--quiet"], ("out",), compare)
 
 
 def journal(draw: Random, seeds: Seeds, folder: Path) -> FuzzCase:

@@ -118,6 +118,8 @@ class Seeds:
         write(inputs / "film.vtt", _vtt(sentences))
         write(inputs / "film.ass", _ass(sentences))
         write(inputs / "page.html", _html(sentences))
+        write(inputs / "terms/terms.tsv", "# terms\nknow\tkennen\tkennt\nwhere\tWo|wo\nsick\tkrank\n")
+        write(inputs / "terms/names.txt", "Anna\nPeter\n")
         write(inputs / "page.md", _markdown(sentences))
         shutil.copy("corpora/messages.po", inputs / "app.po")
         write(inputs / "one.xlf", _xliff_1(sentences))

@@ -102,9 +102,13 @@ def test_a_line_of_blanks_does_not_end_a_vtt_cue(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["{\\an8" * 72_000, "<i>" * 72_000, "<v A>" * 72_000, "{\\an8}" * 72_000, "<" * 72_000]
+    "text",
+    [
+        *("{\\an8" * 72_000, "<i>" * 72_000, "<v A>" * 72_000, "{\\an8}" * 72_000, "<" * 72_000),
+        *("00:00:" + "1984" * 18_000, "00:00:" + "1 " * 36_000),
+    ],
 )
-def test_tags_without_end_take_no_time(text: str, tmp_path: Path) -> None:
+def test_tags_and_numbers_without_end_take_no_time(text: str, tmp_path: Path) -> None:
     start = time.process_time()
     translated(f"1\n{TIMING}\n{text} Hi.\n", "srt", lambda _: "Ho.", tmp_path)
     assert time.process_time() - start < 5  # quadratic time would be more than a minute

@@ -10,9 +10,11 @@ from focat.translation.formats.lines import InputLines
 ARROW = "-->"
 _TIME = r"-?(?:\d+:)?\d+:\d{1,3}(?:[.,]\d{1,3})?"
 _TIMING = re.compile(rf"\ufeff?\s*({_TIME})\s*-->\s*({_TIME})(?:\s.*)?$")
-# a mistyped timing: a time and some other arrow, or two times and nothing else
+# a mistyped timing: a time and some other arrow, or two times and nothing else; of bounded length, or a line of digits
+# would take time that grows with the cube of its length
 _NEARLY_TIMING = re.compile(
-    r"\s*\d[\d\s]*[:.,][\d\s:.,;<]*(?:[-‐‑–—−=]\s*)+>|\s*(?:\d+\s*:\s*\d+\s*:\s*\d+[\s.,;<\d]*[-‐‑–—−=>]*\s*){2}$"
+    r"\s*\d[\d\s]*[:.,][\d\s:.,;<]*(?:[-‐‑–—−=]\s*)+>"
+    r"|\s*(?:\d{1,9}\s{0,9}:\s{0,9}\d{1,9}\s{0,9}:\s{0,9}\d{1,9}[\s.,;<\d]{0,19}[-‐‑–—−=>]{0,9}\s{0,9}){2}$"
 )
 
 

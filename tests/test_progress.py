@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import time
+from types import SimpleNamespace
 
 import pytest
 
+from focat import progress
 from focat.progress import NULL_PROGRESS, Progress
 
 
@@ -35,8 +37,9 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of progress bars alone: a server of other tests may run in a thread, and sleep by the real one."""
     clock = Clock()
-    monkeypatch.setattr(time, "monotonic", clock)
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=clock))
     return clock
 
 

@@ -28,6 +28,7 @@ _UNSPACED = "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\
 # a mark of punctuation is a word of its own, and so is a letter of these scripts
 _WORD = re.compile(rf"{_UNSPACED}|(?:(?!{_UNSPACED})\w)+|[^\w\s]")
 _ROUNDS = 3
+_MAX_WORDS = 1000  # no sentence that people write has as many
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,14 @@ class WordAlignment:
 
 
 def word_spans(text: str) -> tuple[Span, ...]:
-    """The words and punctuation marks of a sentence."""
-    return tuple(match.span() for match in _WORD.finditer(text))
+    """The words and punctuation marks of a sentence; of a very long one, as many words together as it takes.
+
+    What is computed with them grows with the square of their number.
+    """
+    words = [match.span() for match in _WORD.finditer(text)]
+    together = max(-(-len(words) // _MAX_WORDS), 1)
+    groups = (words[i : i + together] for i in range(0, len(words), together))
+    return tuple((group[0][0], group[-1][1]) for group in groups)
 
 
 def positional_alignment(source: str, target: str) -> WordAlignment:
@@ -69,12 +76,17 @@ def align_words(
         chunks: the tokens of both, in as many parts as it was translated in.
     """
     pairs = [(list(tokens), list(translated)) for tokens, translated in chunks]
-    attention = _block_diagonal([_token_attention(model, *pair) for pair in pairs])
     source_words, target_words = word_spans(source), word_spans(target)
     of_source = _shares(tokenizer.source, source, source_words, [t for tokens, _ in pairs for t in tokens])
     of_target = _shares(tokenizer.target, target, target_words, [t for _, tokens in pairs for t in tokens])
-    tokens = of_target.sum(0)[:, None]  # of each target word
-    weights = of_target.T @ attention @ of_source / np.where(tokens > 0, tokens, 1.0)
+    weights = np.zeros((len(target_words), len(source_words)))
+    row = column = 0
+    for tokens, translated in pairs:
+        rows, columns = slice(row, row + len(translated)), slice(column, column + len(tokens))
+        weights += of_target[rows].T @ _token_attention(model, tokens, translated) @ of_source[columns]
+        row, column = rows.stop, columns.stop
+    sizes = of_target.sum(0)[:, None]  # tokens of each target word
+    weights /= np.where(sizes > 0, sizes, 1.0)
     _align_equal_words(weights, [source[a:b] for a, b in source_words], [target[a:b] for a, b in target_words])
     return WordAlignment(source_words, target_words, _balance(weights))
 
@@ -102,16 +114,6 @@ def _balance(weights: Weights) -> Weights:
             total = weights.sum(axis, keepdims=True)
             weights = weights / np.where(total > 0, total, 1.0)
     return weights
-
-
-def _block_diagonal(blocks: Sequence[Weights]) -> Weights:
-    """Matrices one behind the other, along the diagonal of a larger one."""
-    whole = np.zeros((sum(len(block) for block in blocks), sum(block.shape[1] for block in blocks)))
-    row = column = 0
-    for block in blocks:
-        whole[row : row + block.shape[0], column : column + block.shape[1]] = block
-        row, column = row + block.shape[0], column + block.shape[1]
-    return whole
 
 
 def _shares(vocabulary: Vocabulary, text: str, words: Sequence[Span], tokens: Sequence[int]) -> Weights:

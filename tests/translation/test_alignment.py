@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -113,3 +115,14 @@ def test_by_position() -> None:
     assert found.weights.tolist() == [[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]]
     assert positional_alignment("a b", "a b").weights.tolist() == [[1, 0], [0, 1]]
     assert positional_alignment("", "x").weights.shape == (1, 0)
+
+
+def test_words_of_a_very_long_sentence_are_taken_together() -> None:
+    """2,500 words are 834 groups of three at most, which cover the text in order."""
+    text = " ".join(["word"] * 2500)
+    spans = word_spans(text)
+    assert len(spans) == 834
+    assert text[slice(*spans[0])] == "word word word"
+    assert text[slice(*spans[-1])] == "word"
+    assert all(a[1] < b[0] for a, b in pairwise(spans))
+    assert positional_alignment(text, text).weights.shape == (834, 834)

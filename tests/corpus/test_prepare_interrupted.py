@@ -44,7 +44,14 @@ def write_config(folder: Path, name: str, documents: int, **more: Any) -> Path:
 
 def start(config: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "focat", "prepare", str(config)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_listen_to_control_c
+    )
+
+
+def _listen_to_control_c() -> None:
+    """Shells let what they start in the background ignore it, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def run_to_the_end(config: Path) -> None:

@@ -251,14 +251,10 @@ class Transformer(nn.Module):
         assert isinstance(encoded.source, PaddedSequences)
         if current is None:
             current = encoded.source.current.clamp(max=self.windows.target[0])
-        read = [(layer.cross_attention, encoded.hidden) for layer in self._decoder_layers]
-        if self._context_attentions:
-            assert encoded.context is not None
-            read += [(context.attention, encoded.context) for context in self._context_attentions]
         # (layers, 2, windows, heads, source length, head width)
-        cross_kv = torch.stack([torch.stack(attention.project_kv(states)) for attention, states in read])
+        cross_kv = torch.stack([torch.stack(keys_values) for keys_values in self._source_kv(encoded)])
         _, two, windows, heads, _, head_width = cross_kv.shape
-        layers, capacity = len(self.decoder), capacity or beam * CAPACITY_STEP
+        layers, capacity = self._cached_layers, capacity or beam * CAPACITY_STEP
         zeros = current.new_zeros(windows, beam)
         return TreeKVCache(
             self_kv=cross_kv.new_empty(layers, two, windows, capacity, heads, head_width),
@@ -272,6 +268,19 @@ class Transformer(nn.Module):
             shift=encoded.shift,
             current=current,
         )
+
+    @property
+    def _cached_layers(self) -> int:
+        """Attentions whose keys and values of target tokens are cached."""
+        return len(self.decoder)
+
+    def _source_kv(self, encoded: EncoderOutput) -> list[tuple[Tensor, Tensor]]:
+        """Keys and values of the source for each layer, then those of the context where layers attend to it."""
+        found = [layer.cross_attention.project_kv(encoded.hidden) for layer in self._decoder_layers]
+        for attention in self._context_attentions:
+            assert encoded.context is not None
+            found.append(attention.attention.project_kv(encoded.context))
+        return found
 
     @torch.no_grad()
     def decode_step(

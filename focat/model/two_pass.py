@@ -26,7 +26,7 @@ from focat.model.attention import LayerKV, WeightsOut
 from focat.model.drafts import REFERENCE_NOISE, SAMPLE_NOISE, sample_tokens, with_noise
 from focat.model.embeddings import Embedded
 from focat.model.greedy import greedy_decode
-from focat.model.kv_cache import CAPACITY_STEP, EncoderOutput, TreeKVCache
+from focat.model.kv_cache import EncoderOutput, TreeKVCache
 from focat.model.masks import causal_mask, opened_segments, own_sentence_mask, padding_mask
 from focat.model.positions import sentence_positions
 from focat.model.second_decoder import SecondDecoder, SecondDecoderLayer
@@ -228,38 +228,16 @@ class TwoPassTransformer(Transformer):
 
     # ------------------------------------------------------------------------------------------------- step by step
 
-    @torch.no_grad()
-    def init_cache(
-        self, encoded: EncoderOutput, beam: int = 1, current: Tensor | None = None, capacity: int | None = None
-    ) -> TreeKVCache:
-        """An empty KV cache; see `Transformer.init_cache`.
+    @property
+    def _cached_layers(self) -> int:
+        """Of the second decoder, of the first pass, and of the target memory."""
+        return 2 * len(self._second_layers) + len(self.decoder)
 
-        Keys and values of the source are, layer by layer, those of the second decoder, of the draft, and of the first
-        pass; those of target tokens are of the second decoder, of the first pass, and of the target memory.
-        """
-        source = cast("PaddedSequences", encoded.source)
-        if current is None:
-            current = source.current.clamp(max=self.windows.target[0])
+    def _source_kv(self, encoded: EncoderOutput) -> list[tuple[Tensor, Tensor]]:
+        """Those of the source for the second decoder, of the draft, and of the source for the first pass."""
         memories = [self._memory_kv(layer, encoded) for layer in self._second_layers]
         first = [layer.cross_attention.project_kv(encoded.hidden) for layer in self._decoder_layers]
-        cross = [*(of_source for of_source, _ in memories), *(of_draft for _, of_draft in memories), *first]
-        cross_kv = torch.stack([torch.stack(keys_values) for keys_values in cross])
-        _, two, windows, heads, _, head_width = cross_kv.shape
-        layers = 2 * len(self._second_layers) + len(self.decoder)
-        capacity = capacity or beam * CAPACITY_STEP
-        zeros = current.new_zeros(windows, beam)
-        return TreeKVCache(
-            self_kv=cross_kv.new_empty(layers, two, windows, capacity, heads, head_width),
-            ancestor_mask=torch.zeros(windows, beam, capacity, dtype=torch.bool, device=cross_kv.device),
-            opened_segments=current.new_zeros(windows, capacity),
-            lengths=zeros,
-            num_separators=zeros.clone(),
-            write_pos=current.new_zeros(()),
-            cross_kv=cross_kv,
-            source=source,
-            shift=encoded.shift,
-            current=current,
-        )
+        return [*(of_source for of_source, _ in memories), *(of_draft for _, of_draft in memories), *first]
 
     @torch.no_grad()
     def decode_step(

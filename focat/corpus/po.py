@@ -1,7 +1,4 @@
-"""PO files (gettext) as corpora: the entries of a file, in its order, are a document.
-
-Read by hand, because a corpus needs no more of the format than this, and errors that name the line.
-"""
+"""PO files (gettext) as corpora: the entries of a file, in its order, are a document."""
 
 from __future__ import annotations
 
@@ -9,45 +6,16 @@ import codecs
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from focat.config.corpora import PoCorpus
 from focat.corpus.document import Document
+from focat.corpus.po_entries import PoEntry, read_entries
 from focat.corpus.text_files import DECOMPRESSORS, LineLimit, Lines, fold_spaces, open_bytes
 from focat.errors import FocatError
 
-_KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr(?:\[(\d+)\])?)\s*(.*)")
-_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
-_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))")
-_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _CHARSET = re.compile(rb"charset=([A-Za-z0-9_.:-]+)")
 _HEAD = 1 << 14  # bytes in which the header, the first entry, names the encoding
-
-
-@dataclass
-class Entry:
-    """A message and its translation."""
-
-    line: int
-    strings: dict[str, str] = field(default_factory=dict)
-    """By keyword: msgctxt, msgid, msgid_plural, msgstr, msgstr[0], …"""
-    fuzzy: bool = False
-
-    @property
-    def is_header(self) -> bool:
-        """Whether it describes the file."""
-        return not self.strings.get("msgid") and "msgctxt" not in self.strings
-
-    def pairs(self) -> list[tuple[str, str]]:
-        """The message with its translation; with plural forms, also the plural with the last form."""
-        message = self.strings.get("msgid", "")
-        if "msgid_plural" not in self.strings:
-            return [(message, self.strings.get("msgstr", ""))]
-        forms = [text for keyword, text in self.strings.items() if keyword.startswith("msgstr")]
-        plural = [(self.strings["msgid_plural"], forms[-1] if forms else "")]
-        # A language with one form has the same for one and for many: it translates the plural.
-        return plural if len(forms) < 2 else [(message, forms[0]), *plural]
 
 
 def po_files(corpus: PoCorpus, language: str) -> list[Path]:
@@ -69,11 +37,11 @@ def read_po(corpus: PoCorpus, language: str, limit: LineLimit, left_out: Counter
     for path in po_files(corpus, language):
         name = str(path.relative_to(corpus.path)) if corpus.path.is_dir() else path.name
         document = Document(name, [], [])
-        for entry in read_entries(path, limit):
-            if entry.is_header:
+        for entry in read_entries(Lines(path, limit, _encoding(path))):
+            if entry.is_header or not entry.fields:
                 continue
-            for source, target in entry.pairs():
-                if not target or entry.fuzzy:
+            for source, target in _pairs(entry):
+                if not target or entry.is_fuzzy:
                     left_out["fuzzy" if target else "untranslated"] += 1
                     continue
                 document.source.append(fold_spaces(source))
@@ -82,42 +50,13 @@ def read_po(corpus: PoCorpus, language: str, limit: LineLimit, left_out: Counter
             yield document
 
 
-def read_entries(path: Path, limit: LineLimit) -> Iterator[Entry]:
-    """The entries of a file that are not obsolete."""
-    lines = Lines(path, limit, _encoding(path))
-    entry: Entry | None = None
-    keyword = ""  # what a line that is only a string continues
-    fuzzy = False  # whether the comments of the next entry say so
-    for line in lines:
-        text = line.strip()
-        if not text or text.startswith("#"):
-            if entry is not None and any(name.startswith("msgstr") for name in entry.strings):
-                yield entry
-                entry = None
-            fuzzy = fuzzy or (text.startswith("#,") and "fuzzy" in re.split(r"[,\s]+", text))
-            if text.startswith("#~"):
-                fuzzy = False
-            keyword = keyword if text.startswith("#") else ""
-            continue
-        if match := _KEYWORD.fullmatch(text):
-            keyword, text = match[1], match[3]
-            if keyword in ("msgctxt", "msgid") and entry is not None and "msgid" in entry.strings:
-                yield entry
-                entry = None
-            entry, fuzzy = (Entry(lines.number, fuzzy=fuzzy), False) if entry is None else (entry, fuzzy)
-            if keyword in entry.strings:
-                raise lines.error(f"a second {keyword} in the entry of line {entry.line}; a blank line may be missing")
-            entry.strings[keyword] = ""
-        string = _STRING.fullmatch(text)
-        if string is None or entry is None or not keyword:
-            raise lines.error(f"{text[:60]}: is neither a keyword such as msgid nor a string in quotes")
-        entry.strings[keyword] += _ESCAPE.sub(_character, string[1]) if "\\" in text else string[1]
-        if len(entry.strings[keyword]) > limit.bytes:
-            raise lines.error(f"a string of more than {limit.bytes:,} characters; {limit.remedy}")
-    if entry is not None:
-        if not any(name.startswith("msgstr") for name in entry.strings):
-            raise lines.error("ends inside an entry, before its msgstr; the file may be cut short")
-        yield entry
+def _pairs(entry: PoEntry) -> list[tuple[str, str]]:
+    """The message with its translation; with plural forms, also the plural with the last form."""
+    forms = list(entry.translations.values())
+    if entry.plural is None:
+        return [(entry.message, forms[0])]
+    # A language with one form has the same for one and for many: it translates the plural.
+    return [*([(entry.message, forms[0])] if len(forms) > 1 else []), (entry.plural, forms[-1])]
 
 
 def _encoding(path: Path) -> str:
@@ -131,13 +70,6 @@ def _encoding(path: Path) -> str:
         return codecs.lookup(name).name
     except LookupError:
         raise FocatError(f"{path}: its header names the encoding {name}, which is unknown; save it as UTF-8") from None
-
-
-def _character(escape: re.Match[str]) -> str:
-    octal, hexadecimal, other = escape.groups()
-    if octal or hexadecimal:
-        return chr(int(octal, 8) if octal else int(hexadecimal, 16))
-    return _ESCAPED.get(other, other)
 
 
 def _plain(path: Path) -> str:

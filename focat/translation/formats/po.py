@@ -11,9 +11,9 @@ import gettext
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 
-from focat.errors import FocatError
+from focat.corpus.po_entries import ESCAPES, KEYWORD, PoEntry, read_entries
 from focat.translation.formats.encodings import declared_as
 from focat.translation.formats.lines import InputLines, split_line_end
 from focat.translation.formats.messages import Message
@@ -22,59 +22,11 @@ from focat.translation.formats.segments import FileSegment, FormatOptions, verba
 from focat.translation.result import Translation
 from focat.translation.sentence import InputSentence
 
-_KEYWORD = re.compile(r'\s*(msgctxt|msgid_plural|msgid|msgstr)\s*(?:\[\s*(\d+)\s*\])?\s*(".*")\s*$')
-_STRING = re.compile(r'\s*"((?:[^"\\]|\\.)*)"\s*$')
-_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]+)|(.))")
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-_UNESCAPES = {"\\": "\\\\", '"': '\\"'} | {character: "\\" + name for name, character in _ESCAPES.items()}
+_UNESCAPES = {"\\": "\\\\", '"': '\\"'} | {character: "\\" + name for name, character in ESCAPES.items()}
 _PLURALS = re.compile(r"Plural-Forms:\s*nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;\n]+)")
 _CHARSET = re.compile(r"(charset=)([^\s\\;\"]+)")
 _WIDTH = 79  # of a line that gettext writes
 _MAX_FORMS = 6  # no language has more
-
-
-@dataclass
-class _Field:
-    """A keyword with its string."""
-
-    first: int
-    """Index of its first line in the entry."""
-    lines: int = 1
-    text: str = ""
-    wrapped: bool = False
-    """Whether a line ends where the string has no line feed."""
-
-
-@dataclass
-class Entry:
-    """A message with its comments and translations."""
-
-    number: int
-    """Of its first line in the file."""
-    lines: list[str] = field(default_factory=list)
-    fields: dict[str, _Field] = field(default_factory=dict)
-    """By keyword: msgctxt, msgid, msgid_plural, msgstr, msgstr[0] …"""
-
-    @property
-    def translations(self) -> dict[str, str]:
-        """The translations of its forms."""
-        return {name: found.text for name, found in self.fields.items() if name.startswith("msgstr")}
-
-    @property
-    def is_header(self) -> bool:
-        """Whether it describes the file."""
-        return "msgid" in self.fields and not self.fields["msgid"].text and "msgctxt" not in self.fields
-
-    @cached_property
-    def flags(self) -> tuple[str, ...]:
-        """What follows `#,`: fuzzy, c-format …"""
-        lines = (line for line in self.lines if line.startswith("#,"))
-        return tuple(flag.strip() for line in lines for flag in line[2:].split(","))
-
-    @property
-    def is_translated(self) -> bool:
-        """Whether all forms are there, and none is a guess."""
-        return "fuzzy" not in self.flags and all(self.translations.values())
 
 
 def po_segments(lines: InputLines, options: FormatOptions) -> Iterator[FileSegment]:
@@ -88,48 +40,10 @@ def po_segments(lines: InputLines, options: FormatOptions) -> Iterator[FileSegme
             yield verbatim(entry.number, declared)
         elif not entry.fields:
             yield verbatim(entry.number, text)
-        elif entry.is_translated and not options.all_entries:
+        elif not entry.is_fuzzy and all(entry.translations.values()) and not options.all_entries:
             yield FileSegment(entry.number, _context(entry, forms, options), partial(_copy, text))
         else:
             yield _filled(entry, forms, options)
-
-
-def read_entries(lines: InputLines) -> Iterator[Entry]:
-    """The entries of a file: each with all its lines, also those that separate it from the next."""
-    entry, current = Entry(1), None
-    obsolete = False  # whether the entry is one that is commented out
-    for line in lines:
-        content = line.removeprefix("\ufeff") if lines.number == 1 else line
-        keyword, string = _KEYWORD.match(content), _STRING.match(content)
-        name = (keyword[1] + (f"[{int(keyword[2])}]" if keyword[2] else "")) if keyword else ""
-        begins = content.startswith("#") or name in ("msgctxt", "msgid")
-        ends = obsolete and content.strip() and not content.startswith("#~")
-        if ends or (begins and entry.translations):
-            yield _checked(entry, lines)
-            entry, current, obsolete = Entry(lines.number), None, False
-        obsolete |= content.startswith("#~")
-        if keyword:
-            if name in entry.fields:
-                raise lines.error(f"a second {name} of one entry; separate entries by a blank line")
-            current = entry.fields[name] = _Field(len(entry.lines))
-            string = _STRING.match(keyword[3])
-        elif string and current:
-            current.lines += 1
-            current.wrapped |= current.text != "" and not current.text.endswith("\n")
-        elif content.strip() and not content.startswith("#"):
-            raise lines.error("is no line of a PO file (msgid, msgstr, a string in quotes or a comment)")
-        if keyword or string:
-            if string is None or current is None:
-                raise lines.error("a string that does not end, or belongs to no keyword; correct it")
-            current.text += unescape(string[1])
-        entry.lines.append(line)
-    yield _checked(entry, lines)
-
-
-def _checked(entry: Entry, lines: InputLines) -> Entry:
-    if entry.fields and not ("msgid" in entry.fields and entry.translations):
-        raise FocatError(f"{lines.path}, line {entry.number}: an entry needs msgid and msgstr; correct it")
-    return entry
 
 
 @dataclass(frozen=True)
@@ -159,11 +73,11 @@ class PluralForms:
         return 1 in numbers and (numbers == [1] or placeholders(singular) == placeholders(plural))
 
 
-def _context(entry: Entry, forms: PluralForms, options: FormatOptions) -> list[InputSentence]:
+def _context(entry: PoEntry, forms: PluralForms, options: FormatOptions) -> list[InputSentence]:
     """A message and its translation, as context of the following ones."""
     name = "msgstr" if "msgstr" in entry.fields else f"msgstr[{forms.form_of(1)}]"
     translation = entry.translations.get(name, "")
-    message = Message(entry.fields["msgid"].text, options.languages[0])
+    message = Message(entry.message, options.languages[0])
     return list(message.with_translation(translation, options.languages[1]))
 
 
@@ -171,24 +85,24 @@ def _copy(text: str, translations: Sequence[Translation]) -> str:
     return text
 
 
-def _filled(entry: Entry, forms: PluralForms, options: FormatOptions) -> FileSegment:
+def _filled(entry: PoEntry, forms: PluralForms, options: FormatOptions) -> FileSegment:
     """An entry whose translations are to be made."""
     language = options.languages[0]
-    singular = Message(entry.fields["msgid"].text, language, entry.flags)
+    singular = Message(entry.message, language, entry.flags)
     sources = {"msgstr": singular}
-    if "msgid_plural" in entry.fields:
-        plural = Message(entry.fields["msgid_plural"].text, language, entry.flags)
+    if entry.plural is not None:
+        plural = Message(entry.plural, language, entry.flags)
         count = forms.count or len(entry.translations)
         takes_singular = [forms.takes_singular(i, singular.text, plural.text) for i in range(count)]
         sources = {f"msgstr[{i}]": singular if takes else plural for i, takes in enumerate(takes_singular)}
     messages = list(dict.fromkeys(sources.values()))  # each once, however many forms it is the source of
     sentences = [sentence for message in messages for sentence in message.sentences]
-    replaces = options.all_entries or "fuzzy" in entry.flags
+    replaces = options.all_entries or entry.is_fuzzy
     return FileSegment(entry.number, sentences, partial(_write, entry, sources, messages, replaces))
 
 
 def _write(
-    entry: Entry,
+    entry: PoEntry,
     sources: dict[str, Message],
     messages: list[Message],
     replaces: bool,
@@ -223,7 +137,7 @@ def _marked_fuzzy(lines: list[str], eol: str) -> list[str]:
     for i, line in enumerate(lines):
         if line.startswith("#,"):
             return lines if "fuzzy" in line else [*lines[:i], "#, fuzzy," + line[2:], *lines[i + 1 :]]
-        if line.startswith("#|") or _KEYWORD.match(line):
+        if line.startswith("#|") or KEYWORD.match(line):
             return [*lines[:i], "#, fuzzy" + eol, *lines[i:]]
     return lines
 
@@ -246,20 +160,6 @@ def _wrap(text: str) -> Iterator[str]:
             line = ""
         line += word
     yield line
-
-
-def unescape(written: str) -> str:
-    """The string that stands between quotes."""
-    return _ESCAPE.sub(
-        lambda match: (
-            chr(int(match[1], 8))
-            if match[1]
-            else chr(int(match[2], 16) & 0xFF)
-            if match[2]
-            else _ESCAPES.get(match[3], match[3])
-        ),
-        written,
-    )
 
 
 def escape(text: str) -> str:

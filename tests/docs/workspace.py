@@ -36,6 +36,8 @@ TEXTS = {
     "app.xlf": "<xliff><file><trans-unit id='1'><source>It is <g id='1'>old</g>.</source></trans-unit></file></xliff>",
     "page.html": "<!DOCTYPE html>\n<html lang=en><p>Where is the cat? It is <b>old</b>.</html>\n",
     "page.md": "# The cat\n\nWhere is the cat?\nIt is **old**.\n",
+    "films/one.srt": "1\n00:00:01,000 --> 00:00:02,000\nTom sleeps.\n",
+    "films/two.ass": "[Events]\nDialogue: 0,0:00:01.00,0:00:02.00,Default,,0,0,0,,He is old.\n",
     "base.txt": "0.5\n0.7\n0.6\n",
     "focused.txt": "0.4\n0.7\n0.5\n",
 }
@@ -43,12 +45,8 @@ TEXTS = {
 
 def build(folder: Path, shell: Shell) -> None:
     """Write all files and train the systems; takes seconds."""
-    for name, text in TEXTS.items():
-        (folder / name).write_text(text, encoding="utf-8")
+    write_texts(folder)
     (folder / "old.srt").write_text(TEXTS["film.srt"].replace("It is old", "“It” is old"), encoding="cp1252")
-    (folder / "films").mkdir()
-    (folder / "films" / "one.srt").write_text(TEXTS["film.srt"], encoding="utf-8")
-    (folder / "films" / "two.ass").write_text(TEXTS["film.ass"], encoding="utf-8")
     corpora = {"train": list(generate(60, 1)), "dev": list(generate(4, 2)), "test": list(generate(2, 3))}
     for name, documents in corpora.items():
         write_corpus(folder, name, documents)
@@ -59,6 +57,13 @@ def build(folder: Path, shell: Shell) -> None:
     _write_suites(folder)
     _write_folder(folder / "FOLDER")
     _train(folder, shell)
+
+
+def write_texts(folder: Path) -> None:
+    """Write the texts that pages translate."""
+    (folder / "films").mkdir()
+    for name, text in TEXTS.items():
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 def _train(folder: Path, shell: Shell) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from focat.corpus.generated import generate
 from tests.docs.pages import Page
-from tests.docs.workspace import TEXTS, write_corpus
+from tests.docs.workspace import write_corpus, write_texts
 
 SCRIPT = """\
 import focat
@@ -71,7 +71,8 @@ def write_files(folder: Path) -> None:
     """Write what the README's commands read: small corpora, texts to translate and the settings file."""
     for name, documents, seed in (("train", 60, 1), ("dev", 4, 2), ("test", 2, 3)):
         write_corpus(folder, name, list(generate(documents, seed)))
-    for name, text in (TEXTS | Page("README.md").files()).items():
+    write_texts(folder)
+    for name, text in Page("README.md").files().items():
         (folder / name).write_text(text, encoding="utf-8")
 
 

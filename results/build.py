@@ -1,7 +1,7 @@
-"""The tables of docs/results.md, from the files beside this one.
+"""The tables of docs/results.md and its appendix, from the files beside this one.
 
-    python results/build.py           write them into the page
-    python results/build.py --check   say whether it holds what the files say
+    python results/build.py           write them into the pages
+    python results/build.py --check   say whether they hold what the files say
 
 A table stands between `<!-- WHAT FOLDER … -->` and `<!-- end -->`. What there is:
 
@@ -35,7 +35,7 @@ from focat.experiments.tables import build_tables, significance_table
 from focat.reporting.plots import Plot, curves_plot, points_plot, series_styles
 
 HERE = Path(__file__).parent
-PAGE = HERE.parent / "docs" / "results.md"
+PAGES = sorted((HERE.parent / "docs").glob("results*.md"))
 _BLOCK = re.compile(r"(<!-- (\w+) (\S+)(?: ((?!-->).+?))? -->\n).*?(<!-- end -->)", re.DOTALL)
 _KINDS = "train", "validation"
 _DISTANCES = {"1": "1", "2": "2", "3": "3", ">": "more than 3", "?": "unknown"}
@@ -187,12 +187,15 @@ _BLOCKS: dict[str, Callable[..., str]] = {
 
 def main() -> None:
     """Write, or check."""
-    page = PAGE.read_text(encoding="utf-8")
-    if "--check" in sys.argv[1:]:
-        sys.exit(None if filled(page) == page else f"{PAGE} is not what the files say; run python results/build.py")
-    PAGE.write_text(filled(page), encoding="utf-8")
-    for folder, what in re.findall(r"<!-- plot (\S+) (\S+) -->", page):
-        plot_of(HERE / folder, what).write(PAGE.parent)[1].unlink()  # the SVG is enough
+    for path in PAGES:
+        page = path.read_text(encoding="utf-8")
+        if "--check" in sys.argv[1:]:
+            if filled(page) != page:
+                sys.exit(f"{path} is not what the files say; run python results/build.py")
+            continue
+        path.write_text(filled(page), encoding="utf-8")
+        for folder, what in re.findall(r"<!-- plot (\S+) (\S+) -->", page):
+            plot_of(HERE / folder, what).write(path.parent)[1].unlink()  # the SVG is enough
 
 
 if __name__ == "__main__":

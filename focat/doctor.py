@@ -22,9 +22,10 @@ from focat.reporting.table import Table, print_table, row
 
 CheckState = Literal["ready", "optional", "missing"]
 _MIN_DISK = 5  # GiB; a corpus of a million pairs and a run fit into it
-_EXTRAS = {  # optional packages, and what each is for
-    "pyarrow": "corpora in Parquet files and in datasets of Hugging Face",
-    "transformers": "benchmarks beside other models",
+_EXTRAS = {  # of focat: a package that each installs, and what it is for
+    "serve": ("starlette", "focat serve"),
+    "parquet": ("pyarrow", "corpora in Parquet files and in datasets of Hugging Face"),
+    "interop": ("ctranslate2", "focat export --to ct2, and benchmarks beside other toolkits"),
 }
 
 
@@ -113,11 +114,11 @@ def _disk() -> Check:
 
 
 def _extras() -> Iterator[Check]:
-    for package, purpose in _EXTRAS.items():
+    for extra, (package, purpose) in _EXTRAS.items():
         try:
             yield Check(package, "ready", f"{version(package)}, for {purpose}")
         except PackageNotFoundError:
-            yield Check(package, "optional", f"not installed; for {purpose}", f"pip install {package}")
+            yield Check(package, "optional", f"not installed; for {purpose}", f"pip install 'focat[{extra}]'")
 
 
 def _comet() -> Check:

@@ -2,6 +2,7 @@
 
 import json
 import platform
+import re
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from focat import doctor
 from focat.errors import FocatError
 from focat.evaluation import comet
 from focat.progress import NULL_PROGRESS
+from tests.docs.pages import ROOT
 from tests.evaluation.commands import focat
 
 
@@ -24,6 +26,15 @@ def test_quick_look(tmp_path):
     assert checks["disk"]["state"] in ("ready", "missing")
     assert "COMET" not in checks
     assert str(torch.__version__) in done.stdout
+
+
+def test_every_extra_for_users_is_known():
+    """Each extra that pyproject.toml declares has a row, by a package that it installs."""
+    tomllib = pytest.importorskip("tomllib")  # Python 3.11
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert set(doctor._EXTRAS) == set(declared) - {"bench", "dev", "docs", "release"}
+    for extra, (package, _) in doctor._EXTRAS.items():
+        assert any(re.match(rf"{package}\b", requirement) for requirement in declared[extra])
 
 
 def test_without_comet(tmp_path, monkeypatch):

@@ -8,7 +8,6 @@ needed. Elsewhere plain torch goes through the windows one by one; it is the ref
 from __future__ import annotations
 
 import math
-import os
 from typing import Any, NamedTuple
 
 import torch
@@ -27,7 +26,6 @@ _GROUP = 4  # heads of a program
 _FORWARD = {"num_warps": 4, "num_stages": 2}
 _BACKWARD = {"num_warps": 4, "num_stages": 3}
 _LOG2_E = math.log2(math.e)
-_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # kernels run on a CPU, slowly, for tests
 
 
 class PackedMask(NamedTuple):
@@ -156,7 +154,7 @@ def has_packed_kernels(settings: ModelSettings) -> bool:
 
 
 def _has_kernels(x: Tensor) -> bool:
-    return triton is not None and (x.is_cuda or _INTERPRETED)
+    return triton is not None and x.is_cuda
 
 
 @torch.library.custom_op("focat::packed_attention", mutates_args=())

@@ -55,6 +55,8 @@ class ModelSettings(SettingsSection):
     word_dropout: Rate = 0.0
     """Share of the current sentence's source words that training masks, so that the model uses the context for them
     (CoWord dropout of Fernandes et al., 2021)."""
+    word_dropout_in: Literal["current", "window"] = "current"
+    """`window` masks words of the whole source and of what the decoder reads instead (Bao et al., 2021)."""
     norm: Literal["post", "pre"] = "post"
     """Layer normalisation after each block (the paper) or before it."""
     activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
@@ -80,13 +82,15 @@ class ModelSettings(SettingsSection):
     """Embedding of a sentence's distance from the current one, added to its tokens."""
     segment_embeddings_at: Literal["input", "every-layer"] = "input"
     """Add segment embeddings once, or again at the input of every layer (persistent)."""
-    attention: Literal["full", "long-short", "group"] = "full"
+    attention: Literal["full", "long-short", "group", "gated-group"] = "full"
     """Attention mask: every token attends to the whole window; some heads only to their own sentence (Zhang et al.,
-    2020); or all heads only to their own sentence, except in chosen layers (Bao et al., 2021)."""
+    2020); or all heads only to their own sentence, except in chosen layers (after Bao et al., 2021), which with
+    `gated-group` have a second attention for the window, and a gate that mixes what the two find (G-Transformer)."""
     local_heads: PositiveInt | None = None
     """With `attention: long-short`, how many heads attend only to their own sentence; half of them if not given."""
     global_layers: tuple[NonNegativeInt, ...] | None = None
-    """With `attention: group`, the layers that attend to the whole window, counted from 0; the top two if not given."""
+    """With `attention: group` or `gated-group`, the layers that attend to the whole window, counted from 0; the top two
+    if not given."""
     decoder_global_layers: tuple[NonNegativeInt, ...] | None = None
     """The same of the decoder, to its own tokens and to the source; those of `global_layers` if not given."""
     context: ContextSettings | None = None
@@ -112,15 +116,24 @@ class ModelSettings(SettingsSection):
                 f"local_heads is {self.local_heads} of {self.heads} heads: one at least must attend to the whole window"
             )
         for name in ("global_layers", "decoder_global_layers"):
-            if getattr(self, name) is not None and self.attention != "group":
-                raise ValueError(f"{name} needs attention: group")
+            if getattr(self, name) is not None and self.attention not in ("group", "gated-group"):
+                raise ValueError(f"{name} needs attention: group or gated-group")
+        if self.word_dropout_in == "window" and self.segment_embeddings != "none":
+            raise ValueError("word_dropout_in: window needs segment_embeddings: none")
         for name, default in (("sinusoids", "fairseq"), ("position_offset", 0)):
             if getattr(self, name) != default and self.positions != "sinusoidal":
                 raise ValueError(f"{name}: {getattr(self, name)} needs positions: sinusoidal")
-        for name, default in (("shift", 0), ("segment_embeddings", "none"), ("attention", "full")):
-            if self.context is not None and getattr(self, name) != default:
+        whole: dict[str, str | int] = {
+            "shift": 0,
+            "segment_embeddings": "none",
+            "attention": "full",
+            "word_dropout_in": "current",
+        }
+        for name, needed in whole.items():
+            if (self.context or self.second_pass) and getattr(self, name) != needed:
                 raise ValueError(
-                    f"{name}: {getattr(self, name)} is for windows that are encoded whole, without context"
+                    f"{name}: {getattr(self, name)} is for windows that are encoded whole, without context or "
+                    "second_pass"
                 )
         return self
 

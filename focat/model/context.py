@@ -43,16 +43,25 @@ def keys_or_all(keys: Tensor, present: Tensor) -> Tensor:
 class Gate(nn.Module):
     """Mixes a token's own representation with what it found in the context, by weights that depend on both."""
 
-    def __init__(self, settings: ModelSettings) -> None:
+    def __init__(self, width: int, weights: int) -> None:
         super().__init__()
-        assert settings.context is not None
-        weights = settings.d_model if settings.context.gate == "feature" else 1
-        self.proj = nn.Linear(2 * settings.d_model, weights)
+        self.proj = nn.Linear(2 * width, weights)
         init_blocks(self.proj)
+
+    @classmethod
+    def of_context(cls, settings: ModelSettings) -> Gate:
+        """The gate of a context attention: one weight for each feature, or one for the token."""
+        assert settings.context is not None
+        return cls(settings.d_model, settings.d_model if settings.context.gate == "feature" else 1)
+
+    def share(self, own: Tensor, found: Tensor) -> Tensor:
+        """How much of its own representation a token keeps, (windows, length, weights)."""
+        share: Tensor = self.proj(torch.cat((own, found), -1)).sigmoid()
+        return share
 
     def forward(self, own: Tensor, found: Tensor, present: Tensor) -> Tensor:
         """The mixture, (windows, length, width); `own` where a window has no context."""
-        share = torch.where(present, self.proj(torch.cat((own, found), -1)).sigmoid(), 1.0)
+        share = torch.where(present, self.share(own, found), 1.0)
         return own + (1 - share) * (found - own)
 
 
@@ -62,7 +71,7 @@ class ContextAttention(nn.Module):
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
         self.attention = CrossAttention(settings.d_model, settings.heads, settings.attention_dropout)
-        self.gate = Gate(settings)
+        self.gate = Gate.of_context(settings)
         self.dropout = nn.Dropout(settings.dropout)
 
     def forward(

@@ -7,7 +7,7 @@ section 4.6 of the paper, and the one-hot variant of Lupo et al. (2023). One mod
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from focat.config.schema import ModelSettings, WindowSettings
-from focat.corpus.vocabulary import START
+from focat.corpus.vocabulary import SPECIALS, START
 from focat.errors import FocatError
 from focat.model.positions import RotaryAngles, rope_angles, sinusoids
 from focat.windows.batch import Sequences
@@ -109,6 +109,15 @@ def sum_embeddings(
     added = segment_embedding(segments, current).to(x.dtype)  # (windows, length, width)
     every_layer = settings.segment_embeddings_at == "every-layer"
     return Embedded(dropout(x + added), added if every_layer else None, rope)
+
+
+def hide_words(sequences: Sequences, rate: float, everywhere: bool) -> Sequences:
+    """Replace some words of current sentences, or of all, by START, which stands for no word otherwise."""
+    words = sequences.tokens >= SPECIALS
+    if not everywhere:
+        words = words & (sequences.segments == sequences.current_segments)
+    hidden = words & (torch.rand(words.shape, device=words.device) < rate)
+    return replace(sequences, tokens=sequences.tokens.masked_fill(hidden, START))
 
 
 def _working_precision(x: Tensor) -> torch.dtype:

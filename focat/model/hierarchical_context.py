@@ -28,7 +28,7 @@ class HierarchicalContext(nn.Module):
         self.words = CrossAttention(width, settings.heads, settings.attention_dropout)
         self.sentences = CrossAttention(width, settings.heads, settings.attention_dropout)
         self.feedforward = FeedForward(settings)
-        self.gate = Gate(settings)
+        self.gate = Gate.of_context(settings)
         self.word_norm, self.sentence_norm, self.feedforward_norm, self.norm = (nn.LayerNorm(width) for _ in range(4))
         self.dropout = nn.Dropout(settings.dropout)
 

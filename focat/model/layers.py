@@ -16,10 +16,20 @@ from focat.config.schema import ModelSettings
 from focat.model.attention import CrossAttention, LayerKV, SelfAttention, WeightsOut, init_blocks
 from focat.model.context import ContextAttention, ContextKeys
 from focat.model.fused_layers import add_dropout_norm, has_fused_layers, linear_relu
+from focat.model.global_attention import (
+    GlobalCrossAttention,
+    GlobalKV,
+    GlobalSelfAttention,
+    attend_to_packed_source,
+    attend_to_self,
+    attend_to_source,
+)
+from focat.model.masks import GatedMask
 from focat.model.packed_attention import PackedMask
 from focat.model.positions import RotaryAngles
 
 ContextPlace = Literal["parallel", "serial"]
+KeysValues = tuple[Tensor, Tensor]
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
 
 
@@ -123,11 +133,15 @@ class EncoderLayer(nn.Module):
 
     Args:
         context: attention to the context: none, beside self-attention (parallel) or after it (serial).
+        two_attentions: to the own sentence, and to the window.
     """
 
-    def __init__(self, settings: ModelSettings, context: ContextPlace | None = None) -> None:
+    def __init__(
+        self, settings: ModelSettings, context: ContextPlace | None = None, two_attentions: bool = False
+    ) -> None:
         super().__init__()
         self.self_attention = SelfAttention(settings.d_model, settings.heads, settings.attention_dropout)
+        self.global_self_attention = GlobalSelfAttention(settings) if two_attentions else None
         self.self_attention_residual = Residual(settings)
         self.context = _context_attention(settings, context)
         self.feedforward = FeedForward(settings)
@@ -136,7 +150,7 @@ class EncoderLayer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        mask: Tensor | PackedMask,
+        mask: Tensor | PackedMask | GatedMask,
         rope: RotaryAngles | None = None,
         weights_out: WeightsOut | None = None,
         context: LayerContext | None = None,
@@ -144,7 +158,9 @@ class EncoderLayer(nn.Module):
         """Encode x, (windows, source length, width); the output has the same shape."""
         residual, following = self.self_attention_residual, self.feedforward_residual
         queries = residual.pre(x)
-        attended = self.self_attention(queries, mask, rope, weights_out=weights_out)
+        attended = attend_to_self(
+            self.self_attention, self.global_self_attention, queries, mask, rope, weights_out=weights_out
+        )
         if isinstance(self.context, SerialContext):
             assert context is not None
             x, block_input = residual.post(x, attended, self.context.residual)
@@ -177,13 +193,18 @@ class DecoderLayer(nn.Module):
 
     Args:
         context: attention to the context: none, beside the attention to the source (parallel) or before it (serial).
+        two_attentions: to the own sentence and to the window, on both sides.
     """
 
-    def __init__(self, settings: ModelSettings, context: ContextPlace | None = None) -> None:
+    def __init__(
+        self, settings: ModelSettings, context: ContextPlace | None = None, two_attentions: bool = False
+    ) -> None:
         super().__init__()
         self.self_attention = SelfAttention(settings.d_model, settings.heads, settings.attention_dropout)
+        self.global_self_attention = GlobalSelfAttention(settings) if two_attentions else None
         self.self_attention_residual = Residual(settings)
         self.cross_attention = CrossAttention(settings.d_model, settings.heads, settings.attention_dropout)
+        self.global_cross_attention = GlobalCrossAttention(settings) if two_attentions else None
         self.cross_attention_residual = Residual(settings)
         self.context = _context_attention(settings, context)
         self.feedforward = FeedForward(settings)
@@ -193,8 +214,8 @@ class DecoderLayer(nn.Module):
         self,
         x: Tensor,
         encoded: Tensor,
-        mask: Tensor | PackedMask | None,
-        cross_mask: Tensor | PackedMask,
+        mask: Tensor | PackedMask | GatedMask | None,
+        cross_mask: Tensor | PackedMask | GatedMask,
         rope: RotaryAngles | None = None,
         weights_out: WeightsOut | None = None,
         cross_weights_out: WeightsOut | None = None,
@@ -205,12 +226,25 @@ class DecoderLayer(nn.Module):
         `encoded` is the encoded source, (windows, source length, width). The output has the shape of x.
         """
         residual = self.self_attention_residual
-        attended = self.self_attention(residual.pre(x), mask, rope, weights_out=weights_out)
-        if isinstance(cross_mask, PackedMask):
-            x, block_input = residual.post(x, attended, self.cross_attention_residual)
-            return self._after_cross_attention(x, self.cross_attention.packed(block_input, encoded, cross_mask))
-        keys, values = self.cross_attention.project_kv(encoded)
-        return self._after_self_attention(x, attended, keys, values, cross_mask, cross_weights_out, context)
+        attended = attend_to_self(
+            self.self_attention, self.global_self_attention, residual.pre(x), mask, rope, weights_out=weights_out
+        )
+        own_mask = cross_mask.own if isinstance(cross_mask, GatedMask) else cross_mask
+        if isinstance(own_mask, PackedMask):
+            x, queries = residual.post(x, attended, self.cross_attention_residual)
+            own, window = self.cross_attention, self.global_cross_attention
+            return self._after_cross_attention(x, attend_to_packed_source(own, window, queries, encoded, cross_mask))
+        assert not isinstance(cross_mask, PackedMask)
+        keys_values, global_keys_values = self.project_kv(encoded)
+        return self._after_self_attention(
+            x, attended, keys_values, global_keys_values, cross_mask, cross_weights_out, context
+        )
+
+    def project_kv(self, encoded: Tensor) -> tuple[KeysValues, KeysValues | None]:
+        """Keys and values of the encoded source, and those of the attention to the window if the layer has one."""
+        window = self.global_cross_attention
+        of_window = None if window is None else window.attention.project_kv(encoded)
+        return self.cross_attention.project_kv(encoded), of_window
 
     def decode_step(
         self,
@@ -218,29 +252,34 @@ class DecoderLayer(nn.Module):
         cache: LayerKV,
         cross_keys: Tensor,
         cross_values: Tensor,
-        mask: Tensor,
-        cross_mask: Tensor,
+        mask: Tensor | GatedMask,
+        cross_mask: Tensor | GatedMask,
         rope: RotaryAngles | None,
         last_only: bool = False,
         context: LayerContext | None = None,
+        global_kv: GlobalKV | None = None,
     ) -> Tensor:
         """Decode the next tokens x, (windows, new, width), after those in the cache, which they are added to.
 
         With `last_only`, the output is that of the last of them, (windows, 1, width).
         """
         residual = self.self_attention_residual
-        attended = self.self_attention(residual.pre(x), mask, rope, cache=cache, last_only=last_only)
+        own, window = self.self_attention, self.global_self_attention
+        global_cache, global_source = (None, None) if global_kv is None else (global_kv.target, global_kv.source)
+        attended = attend_to_self(own, window, residual.pre(x), mask, rope, cache, global_cache, last_only=last_only)
         if last_only:
-            x, cross_mask = x[:, -1:], cross_mask[..., -1:, :]
-        return self._after_self_attention(x, attended, cross_keys, cross_values, cross_mask, context=context)
+            x = x[:, -1:]
+            cross_mask = cross_mask.last() if isinstance(cross_mask, GatedMask) else cross_mask[..., -1:, :]
+        keys_values = cross_keys, cross_values
+        return self._after_self_attention(x, attended, keys_values, global_source, cross_mask, context=context)
 
     def _after_self_attention(
         self,
         x: Tensor,
         attended: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        mask: Tensor,
+        keys_values: KeysValues,
+        global_keys_values: KeysValues | None,
+        mask: Tensor | GatedMask,
         weights_out: WeightsOut | None = None,
         context: LayerContext | None = None,
     ) -> Tensor:
@@ -249,10 +288,13 @@ class DecoderLayer(nn.Module):
             assert context is not None
             x, queries = residual.post(x, attended, self.context.residual)
             x, queries = self.context(x, queries, context, following)
-            return self._after_cross_attention(x, self.cross_attention(queries, keys, values, mask, weights_out))
-        x, queries = residual.post(x, attended, following)
-        attended = self.cross_attention(queries, keys, values, mask, weights_out)
-        return self._after_cross_attention(x, _mix_parallel(self.context, attended, queries, context))
+        else:
+            x, queries = residual.post(x, attended, following)
+        own, window = self.cross_attention, self.global_cross_attention
+        attended = attend_to_source(own, window, queries, keys_values, global_keys_values, mask, weights_out)
+        if isinstance(self.context, ContextAttention):
+            attended = _mix_parallel(self.context, attended, queries, context)
+        return self._after_cross_attention(x, attended)
 
     def _after_cross_attention(self, x: Tensor, attended: Tensor) -> Tensor:
         x, block_input = self.cross_attention_residual.post(x, attended, self.feedforward_residual)

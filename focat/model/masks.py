@@ -1,12 +1,13 @@
 """Attention masks over segments: True where a query sees a key.
 
-`full` is the paper's; `long-short` (Zhang et al., 2020) and `group` (Bao et al., 2021) keep some heads or layers inside
-their own sentence. The same rules hold in the encoder, in the decoder and between them.
+`full` is the paper's; `long-short` (Zhang et al., 2020) and `group` (after Bao et al., 2021) keep some heads or layers
+inside their own sentence; `gated-group` (Bao et al., 2021) has two masks where a layer has two attentions. The same
+rules hold in the encoder, in the decoder and between them.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,8 +18,22 @@ from focat.errors import FocatError
 from focat.model.packed_attention import PackedMask, block_table
 from focat.windows.batch import PackedSequences, Sequences
 
+Mask = TypeVar("Mask", Tensor, PackedMask)
 Stack = Literal["encoder", "decoder"]
 """Whose queries a mask is for."""
+
+
+class GatedMask(NamedTuple):
+    """What the two attentions of a layer see: the own sentence, and the window."""
+
+    own: Tensor | PackedMask
+    window: Tensor | PackedMask | None  # None for causal attention
+
+    def last(self) -> GatedMask:
+        """Of the last query alone."""
+        assert isinstance(self.own, Tensor)
+        assert isinstance(self.window, Tensor)
+        return GatedMask(self.own[..., -1:, :], self.window[..., -1:, :])
 
 
 def opened_segments(target_input: Sequences) -> Tensor:
@@ -69,9 +84,10 @@ def long_short_mask(own: Tensor, visible: Tensor, heads: int, local_heads: int) 
     return torch.where(local[:, None, None], own, visible)
 
 
-def group_masks(own: Tensor, visible: Tensor, layers: int, global_layers: tuple[int, ...]) -> list[Tensor]:
-    """Own sentence only, except in the global layers: one mask for each layer."""
-    return [visible if layer in global_layers else own for layer in range(layers)]
+def group_masks(settings: ModelSettings, layers: int, stack: Stack, own: Mask, visible: Mask) -> list[Mask | GatedMask]:
+    """Own sentence only, except in the global layers, which see the window instead, or both: one for each layer."""
+    opened: Mask | GatedMask = GatedMask(own, visible) if settings.attention == "gated-group" else visible
+    return [opened if layer in global_layers(settings, layers, stack) else own for layer in range(layers)]
 
 
 def packed_masks(
@@ -83,26 +99,27 @@ def packed_masks(
     key_sentence: Tensor,
     stack: Stack,
     causal: bool = False,
-) -> list[PackedMask]:
+) -> list[PackedMask | GatedMask]:
     """`layer_masks` of packed windows. Sentences are (1, queries) and (1, keys); each query's has a key."""
-    local_heads = [0] * layers
-    if settings.attention == "long-short":
-        local_heads = [settings.local_heads or settings.heads // 2] * layers
-    elif settings.attention == "group":
-        local_heads = [
-            0 if layer in global_layers(settings, layers, stack) else settings.heads for layer in range(layers)
-        ]
     sentences = query_sentence[0].int(), key_sentence[0].int()
     tables = (
         block_table(queries.blocks, queries.bounds, keys.bounds),
         block_table(keys.blocks, keys.bounds, queries.bounds),
     )
-    return [PackedMask(queries.bounds, keys.bounds, *tables, *sentences, causal, local) for local in local_heads]
+
+    def mask(local_heads: int) -> PackedMask:
+        return PackedMask(queries.bounds, keys.bounds, *tables, *sentences, causal, local_heads)
+
+    if settings.attention == "full":
+        return [mask(0)] * layers
+    if settings.attention == "long-short":
+        return [mask(settings.local_heads or settings.heads // 2)] * layers
+    return group_masks(settings, layers, stack, mask(settings.heads), mask(0))
 
 
 def layer_masks(
     settings: ModelSettings, layers: int, query_sentence: Tensor, key_sentence: Tensor, visible: Tensor, stack: Stack
-) -> list[Tensor]:
+) -> list[Tensor | GatedMask]:
     """What each layer of a stack lets its heads see, of the keys `visible` to all; one tensor shared by many layers.
 
     Sentences are given as any numbers, (windows, queries) and (windows, keys), that are equal for the same sentence.
@@ -113,11 +130,17 @@ def layer_masks(
     if settings.attention == "long-short":
         local_heads = settings.local_heads or settings.heads // 2
         return [long_short_mask(own, visible, settings.heads, local_heads)] * layers
-    return group_masks(own, visible, layers, global_layers(settings, layers, stack))
+    return group_masks(settings, layers, stack, own, visible)
+
+
+def has_two_attentions(settings: ModelSettings, layer: int, stack: Stack) -> bool:
+    """Whether a layer of a stack attends to its own sentence and to the window."""
+    layers = settings.encoder_layers if stack == "encoder" else settings.decoder_layers
+    return settings.attention == "gated-group" and layer in global_layers(settings, layers, stack)
 
 
 def global_layers(settings: ModelSettings, layers: int, stack: Stack) -> tuple[int, ...]:
-    """Layers of a stack with group attention that see the whole window: by default the top two."""
+    """Layers of a stack with (gated) group attention that see the whole window: by default the top two."""
     if stack == "decoder" and settings.decoder_global_layers is not None:
         return settings.decoder_global_layers
     return tuple(range(max(layers - 2, 0), layers)) if settings.global_layers is None else settings.global_layers

@@ -14,17 +14,20 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from focat.config.schema import ModelSettings, WindowSettings
-from focat.corpus.vocabulary import END, PAD, SEPARATOR, SPECIALS, START
+from focat.corpus.vocabulary import END, PAD, SEPARATOR
 from focat.errors import FocatError
 from focat.model.attention import WeightsOut
 from focat.model.context import ContextAttention, ContextKeys
 from focat.model.context_encoder import ContextEncoder, decoder_place, encoder_place
-from focat.model.embeddings import Embedded, SegmentEmbedding, new_embedding, sum_embeddings
+from focat.model.embeddings import Embedded, SegmentEmbedding, hide_words, new_embedding, sum_embeddings
+from focat.model.global_attention import GlobalKV
 from focat.model.kv_cache import CAPACITY_STEP, EncoderOutput, TreeKVCache
 from focat.model.layers import DecoderLayer, EncoderLayer, LayerContext, SerialContext
 from focat.model.masks import (
+    GatedMask,
     causal_mask,
     check_global_layers,
+    has_two_attentions,
     layer_masks,
     opened_segments,
     own_sentence_mask,
@@ -93,10 +96,12 @@ class Transformer(nn.Module):
         self.segment_embedding = None if kind == "none" else SegmentEmbedding(kind, windows, width)
         self.dropout = nn.Dropout(settings.dropout)
         self.encoder = nn.ModuleList(
-            EncoderLayer(settings, encoder_place(settings, i)) for i in range(settings.encoder_layers)
+            EncoderLayer(settings, encoder_place(settings, i), has_two_attentions(settings, i, "encoder"))
+            for i in range(settings.encoder_layers)
         )
         self.decoder = nn.ModuleList(
-            DecoderLayer(settings, decoder_place(settings)) for _ in range(settings.decoder_layers)
+            DecoderLayer(settings, decoder_place(settings), has_two_attentions(settings, i, "decoder"))
+            for i in range(settings.decoder_layers)
         )
         self.context = ContextEncoder(settings) if settings.context or settings.second_pass else None
         pre = settings.norm == "pre"  # the sum that pre-norm layers add to is normalised once, at the end
@@ -146,8 +151,8 @@ class Transformer(nn.Module):
             assert isinstance(source, PaddedSequences)
             return self._encode_apart(self.context, source, table, shift, weights_out)
         positions = positions_of(source, shift)  # (windows, source length)
-        embedded = self._embed(self._word_dropout(source), positions, table, self.source_positions)
-        masks: Sequence[Tensor | PackedMask]
+        embedded = self._embed(self._with_word_dropout(source, "source"), positions, table, self.source_positions)
+        masks: Sequence[Tensor | PackedMask | GatedMask]
         if isinstance(source, PackedSequences):
             segments = source.segments
             masks = packed_masks(self.settings, len(self.encoder), source, source, segments, segments, "encoder")
@@ -175,7 +180,7 @@ class Transformer(nn.Module):
         Sentences are told apart by masks, positions start again in each, and all end with the end symbol.
         """
         source = replace(source, tokens=source.tokens.masked_fill(source.tokens == SEPARATOR, END))
-        words, keys = self._word_dropout(source), ContextKeys.of(source)
+        words, keys = self._with_word_dropout(source, "source"), ContextKeys.of(source)
         embedded = self._embed(words, sentence_positions(source.segments), table, self.source_positions)
         own = own_sentence_mask(source.segments, source.segments, padding_mask(source.segments >= 0))
         context = None
@@ -212,7 +217,8 @@ class Transformer(nn.Module):
             (windows, target length, width).
         """
         positions = positions_of(target_input, encoded.shift)  # (windows, target length)
-        embedded = self._embed(target_input, positions, self.target_embedding, self.target_positions)
+        words = self._with_word_dropout(target_input, "target")
+        embedded = self._embed(words, positions, self.target_embedding, self.target_positions)
         masks, cross_masks = self._decoder_masks(encoded.source, target_input)
         context = None
         if self._context_attentions:
@@ -271,12 +277,15 @@ class Transformer(nn.Module):
 
     @property
     def _cached_layers(self) -> int:
-        """Attentions whose keys and values of target tokens are cached."""
-        return len(self.decoder)
+        """Attentions whose keys and values of target tokens are cached: of each layer, then those to the window."""
+        return len(self.decoder) + sum(layer.global_self_attention is not None for layer in self._decoder_layers)
 
     def _source_kv(self, encoded: EncoderOutput) -> list[tuple[Tensor, Tensor]]:
-        """Keys and values of the source for each layer, then those of the context where layers attend to it."""
-        found = [layer.cross_attention.project_kv(encoded.hidden) for layer in self._decoder_layers]
+        """Keys and values of the source for each layer; then those of the context where layers attend to it, or of
+        attentions to the window beside those to the own sentence."""
+        projected = [layer.project_kv(encoded.hidden) for layer in self._decoder_layers]
+        found = [of_layer for of_layer, _ in projected]
+        found += [of_window for _, of_window in projected if of_window is not None]
         for attention in self._context_attentions:
             assert encoded.context is not None
             found.append(attention.attention.project_kv(encoded.context))
@@ -316,25 +325,22 @@ class Transformer(nn.Module):
         cross_masks = self._cross_masks(cache.source, cache.current[:, None] - inputs.query_segments)
         context_keys = ContextKeys.of(cache.source) if self._context_attentions else None
         x, context = embedded.x, None
+        row = layers  # of the cache, where what follows the layers' own keys and values is read
         for i, layer in enumerate(self._decoder_layers):
             x = x if i == 0 or embedded.per_layer_embedding is None else x + embedded.per_layer_embedding
             keys, values = cache.cross_kv[i]
+            global_kv = None
             if context_keys is not None:
-                cached = cache.cross_kv[layers + i]
+                cached = cache.cross_kv[row]
                 context = LayerContext(context_keys, cached=(cached[0], cached[1]))
-            own, last = inputs.layers[i], last_only and i == layers - 1
-            x = layer.decode_step(x, own, keys, values, masks[i], cross_masks[i], embedded.rope, last, context)
+            elif layer.global_self_attention is not None:
+                cached = cache.cross_kv[row]
+                global_kv = GlobalKV(inputs.layers[row], (cached[0], cached[1]))
+            row += context is not None or global_kv is not None
+            own, last, rope = inputs.layers[i], last_only and i == layers - 1, embedded.rope
+            x = layer.decode_step(x, own, keys, values, masks[i], cross_masks[i], rope, last, context, global_kv)
         hidden: Tensor = self.decoder_norm(x)
         return hidden.view(rows, 1 if last_only else new, -1)
-
-    def _word_dropout(self, source: Sequences) -> Sequences:
-        """In training, replace some words of the current sentence by START, which no source has otherwise."""
-        rate = self.settings.word_dropout
-        if not self.training or not rate:
-            return source
-        words = (source.segments == source.current_segments) & (source.tokens >= SPECIALS)
-        dropped = words & (torch.rand(words.shape, device=words.device) < rate)
-        return replace(source, tokens=source.tokens.masked_fill(dropped, START))
 
     def compile_for_training(self, packed: bool, options: dict[str, Any]) -> None:
         """Compile what training computes; everything else runs as it is written.
@@ -347,6 +353,13 @@ class Transformer(nn.Module):
             layer.compile(dynamic=not packed, options=options)  # one compilation serves all layers of a stack
         if packed:
             self._compiled_embeddings = torch.compile(self._sum_embeddings, dynamic=False, options=options)
+
+    def _with_word_dropout(self, sequences: Sequences, side: Literal["source", "target"]) -> Sequences:
+        """In training, some words hidden: of current source sentences, or of everything that is read."""
+        rate, everywhere = self.settings.word_dropout, self.settings.word_dropout_in == "window"
+        if not self.training or not rate or (side == "target" and not everywhere):
+            return sequences
+        return hide_words(sequences, rate, everywhere)
 
     def _embed(
         self, sequences: Sequences, positions: Tensor, table: nn.Embedding, learned: nn.Embedding | None
@@ -363,7 +376,7 @@ class Transformer(nn.Module):
 
     def _decoder_masks(
         self, source: Sequences, target_input: Sequences
-    ) -> tuple[Sequence[Tensor | PackedMask | None], Sequence[Tensor | PackedMask]]:
+    ) -> tuple[Sequence[Tensor | PackedMask | GatedMask | None], Sequence[Tensor | PackedMask | GatedMask]]:
         """What target tokens see of the target, and of the source, in each layer in teacher forcing."""
         opened, layers = opened_segments(target_input), len(self.decoder)
         distance = target_input.current_segments - opened
@@ -377,9 +390,10 @@ class Transformer(nn.Module):
         visible = causal_mask(length, length, target_input.tokens.device)  # padding comes last: no real query sees it
         masks = layer_masks(self.settings, layers, opened, opened, visible, "decoder")
         # plain causality has a faster kernel, which needs no mask
+        masks = [mask._replace(window=None) if isinstance(mask, GatedMask) else mask for mask in masks]
         return [None if mask is visible else mask for mask in masks], self._cross_masks(source, distance)
 
-    def _cross_masks(self, source: PaddedSequences, distance: Tensor) -> list[Tensor]:
+    def _cross_masks(self, source: PaddedSequences, distance: Tensor) -> list[Tensor | GatedMask]:
         """What target tokens see of the source, by how far their sentence is from the current one, (windows, queries).
 
         By distance, because the two sides may have different numbers of context sentences.

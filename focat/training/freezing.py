@@ -14,8 +14,8 @@ from focat.errors import FocatError
 from focat.model import Transformer
 from focat.model.attention import CrossAttention, SelfAttention
 
-CONTEXT_WEIGHTS = r"(.*\.)?(context|second)\."
-"""Matches the names of the weights that `model.context` and `model.second_pass` add."""
+CONTEXT_WEIGHTS = r"(.*\.)?(context|second|global_(self|cross)_attention)\."
+"""Matches the names of the weights that `model.context`, `model.second_pass` and attention to the window add."""
 
 
 def check_frozen_weights(training: TrainingSettings) -> None:

@@ -36,6 +36,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"norm": "pre"},
     {"norm": "post", "attention": "long-short", "positions": "rotary"},
     {"norm": "pre", "attention": "group", "global_layers": (1,), "segment_embeddings": "learned"},
+    {"norm": "post", "attention": "gated-group", "global_layers": (1,)},
     {"norm": "post", "positions": "learned", "windows": {"before": 2, "after": 1}},
     {"norm": "pre", "shift": "avg-sequence", "windows": {"before": 3, "target_before": 1}},
 ]

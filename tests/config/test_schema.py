@@ -22,8 +22,13 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     ({"model": {"d_model": 24, "heads": 8}}, "d_model 24"),  # heads of 3: no room for sine and cosine halves
     ({"model": {"local_heads": 2}}, "local_heads needs attention: long-short"),
     ({"model": {"attention": "long-short", "heads": 4, "local_heads": 4}}, "local_heads is 4 of 4 heads"),
-    ({"model": {"global_layers": [1]}}, "global_layers needs attention: group"),
-    ({"model": {"attention": "long-short", "global_layers": [1]}}, "global_layers needs attention: group"),
+    ({"model": {"global_layers": [1]}}, "global_layers needs attention: group or gated-group"),
+    ({"model": {"attention": "long-short", "global_layers": [1]}}, "global_layers needs attention: group or gated"),
+    (
+        {"model": {"segment_embeddings": "learned", "word_dropout_in": "window"}},
+        "word_dropout_in: window needs segment_embeddings: none",
+    ),
+    ({"model": {"second_pass": {}, "attention": "gated-group"}}, "attention: gated-group is for windows that are enc"),
     ({"objective": {"discount": {"begin_at": 0.5, "end_at": 0.5}}}, "must come after begin_at, 0.5"),
     ({"training": {"budget": {}}}, "at least one of updates, epochs and minutes"),
     ({"data": {"tokenizer": {"target_model": "t"}}}, "target_model needs joint: false"),
@@ -48,6 +53,7 @@ POSSIBLE: list[dict[str, Any]] = [
     {"model": {"d_model": 96, "heads": 8}},
     {"model": {"attention": "long-short", "heads": 4, "local_heads": 3}},
     {"model": {"attention": "group", "global_layers": [0, 5], "shift": "avg-sequence"}},
+    {"model": {"attention": "gated-group", "decoder_global_layers": [], "word_dropout_in": "window"}},
     {"model": {"embeddings": "shared", "shift": 100, "segment_embeddings": "one-hot"}},
     {"objective": {"discount": 0}},
     {"objective": {"discount": {"begin_at": 0.5, "end_at": 0.6}}},

@@ -21,7 +21,7 @@ from focat.windows.batch import PaddedSequences
 from focat.windows.segments import segments_of
 from tests.decoding.slow_search import all_translations, scored, slow_beam, small
 
-ATTENTION = ["full", "long-short", "group"]
+ATTENTION = ["full", "long-short", "group", "gated-group"]
 SHIFTS: list[Any] = [0, 7, "avg-sequence"]
 POSITIONS = ["sinusoidal", "learned", "rotary"]
 SEGMENTS = [
@@ -139,7 +139,7 @@ def test_scores_are_those_of_teacher_forcing(positions: str, shift: Any, attenti
     A third of the segment embeddings with each, so that all come together with every other feature.
     """
     third = (POSITIONS.index(positions) + SHIFTS.index(shift) + ATTENTION.index(attention)) % 3
-    layers = {"global_layers": (1,)} if attention == "group" else {}
+    layers = {"global_layers": (1,)} if attention.endswith("group") else {}
     requests = [
         Request(source(2, 1, 3, words=20), sentences=3, max_length=12),
         Request(source(3, 2, words=20), sentences=2, prefix=[8, 9, SEPARATOR], max_length=6),

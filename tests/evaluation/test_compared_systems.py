@@ -19,6 +19,12 @@ SOURCE_ONLY: dict[str, dict[str, Any]] = {
     "zhang-2018": {"encoder": "separate", "at": "every-layer"},
     "li-2020-inside": {"encoder": "separate", "at": "decoder", "gate": "scalar"},
 }
+# How many target sentences are tried, source sentences before the current one if there are more, and the model.
+TARGET_CONTEXT: dict[str, tuple[tuple[int, ...], int | None, dict[str, Any]]] = {
+    "context-decoder-2to2": ((1,), None, {"context": {"at": "decoder", "gate": "scalar"}}),
+    "cadec": ((1, 2), None, {"second_pass": {"layers": 1}}),
+    "g-transformer": ((1, 2), None, {"attention": "gated-group", "global_layers": [0]}),
+}
 
 
 @pytest.fixture(scope="module")
@@ -48,17 +54,19 @@ def test_source_context_alone_is_chance_where_the_target_decides(folder: Path, n
             assert sum(right) == len(right) / 2
 
 
-def test_one_target_sentence_is_chance_further_back(folder: Path) -> None:
-    windows = {"before": 1, "target_before": None, "max_tokens": 200}
-    run = tiny_run(folder, windows=windows, model={"context": {"at": "decoder", "gate": "scalar"}})
-    for distance, right in right_by_distance(run.path, "deixis").items():
-        if distance != 1:
-            assert sum(right) == len(right) / 2
+@pytest.mark.parametrize(
+    ("name", "sentences"), [(name, n) for name in TARGET_CONTEXT for n in (1, 2) if n in TARGET_CONTEXT[name][0]]
+)
+def test_target_context_that_ends_before_the_answer_is_chance(folder: Path, name: str, sentences: int) -> None:
+    """Instances of a group differ in the target sentence that has the answer, and a system sees so many of them.
 
-
-def test_two_passes_see_the_target_context_of_their_window_alone(folder: Path) -> None:
-    """The draft comes from the source, so it tells nothing of an answer further back."""
-    run = tiny_run(folder, windows={"before": 1, "max_tokens": 200}, model={"second_pass": {"layers": 1}})
-    for distance, right in right_by_distance(run.path, "deixis").items():
-        if distance != 1:
-            assert sum(right) == len(right) / 2
+    The draft of a second pass comes from the source, so it tells nothing of an answer further back.
+    """
+    _, before, model = TARGET_CONTEXT[name]
+    windows = {"before": before or sentences, "target_before": sentences, "max_tokens": 200}
+    run = tiny_run(folder, windows=windows, model=model)
+    for phenomenon in ("deixis", "lex_cohesion"):
+        for distance, right in right_by_distance(run.path, phenomenon).items():
+            assert distance is not None
+            if distance > sentences:
+                assert sum(right) == len(right) / 2

@@ -220,6 +220,7 @@ def test_an_old_separator_is_not_exported_from_a_sentence_level_model_of_marian(
         ("hf", {"shift": "avg-corpus"}, "model.shift = avg-corpus: "),
         ("ct2", {"segment_embeddings": "learned"}, "model.segment_embeddings = learned: "),
         ("hf", {"attention": "group"}, "model.attention = group: "),
+        ("ct2", {"attention": "gated-group"}, "model.attention = gated-group: .* attends to the whole window"),
         ("ct2", {"positions": "rotary"}, "model.positions = rotary: .*model.positions=sinusoidal"),
         ("hf", {"positions": "learned"}, "model.positions = learned: .*model.sinusoids=marian"),
         ("hf", {"activation": "swiglu"}, "model.activation = swiglu: .*relu"),

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from focat.config.schema import WindowSettings
 from focat.corpus.vocabulary import END, SEPARATOR
 from focat.model import Transformer
-from focat.model.attention import CrossAttention
+from focat.model.attention import CrossAttention, SelfAttention
 from focat.model.context import ContextAttention, Gate
 from focat.model.hierarchical_context import HierarchicalContext
 from focat.model.layers import EncoderLayer
@@ -37,11 +37,15 @@ def base_of(model: Transformer) -> Transformer:
     return base
 
 
-def attention(module: CrossAttention, query: Tensor, states: Tensor) -> Tensor:
+def attention(module: CrossAttention | SelfAttention, query: Tensor, states: Tensor) -> Tensor:
     """One token, (width,), attends to states, (tokens, width): head by head."""
     width, heads = len(query), module.heads
-    q = module.q_proj(query).view(heads, -1)
-    keys, values = module.kv_proj(states).view(len(states), 2, heads, width // heads).unbind(1)
+    if isinstance(module, SelfAttention):
+        q = module.qkv_proj(query)[:width].view(heads, -1)
+        keys_values = module.qkv_proj(states)[:, width:]
+    else:
+        q, keys_values = module.q_proj(query).view(heads, -1), module.kv_proj(states)
+    keys, values = keys_values.view(len(states), 2, heads, width // heads).unbind(1)
     found = []
     for head in range(heads):
         scores = torch.stack([(q[head] * key[head]).sum() / math.sqrt(width // heads) for key in keys])

@@ -31,14 +31,14 @@ def step_by_step(model: Transformer, memory: EncoderOutput, target: PaddedSequen
     return torch.cat([model.decode_step(cache, piece) for piece in pieces], 1)
 
 
-@pytest.mark.parametrize("attention", ["full", "long-short", "group"])
+@pytest.mark.parametrize("attention", ["full", "long-short", "group", "gated-group"])
 @pytest.mark.parametrize("shift", [0, 7, "avg-sequence"])
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
 def test_step_by_step_is_teacher_forcing(positions: str, shift: Any, attention: str) -> None:
     source, target = pair()
     length = target.tokens.shape[1]
     real = target.tokens != PAD
-    layers = {"global_layers": (1,)} if attention == "group" else {}
+    layers = {"global_layers": (1,)} if attention.endswith("group") else {}
     for segments, norm in zip(SEGMENTS, itertools.cycle(["post", "pre"] if shift == 7 else ["pre", "post"])):
         model = tiny(shift, encoder_layers=1, positions=positions, norm=norm, attention=attention, **layers, **segments)
         memory = model.encode(source)
@@ -58,12 +58,12 @@ def test_models_of_other_toolkits_step_by_step(variant: dict[str, Any]) -> None:
     torch.testing.assert_close(stepped[real], model.decode(memory, decoder_input(target))[real], atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("attention", ["full", "long-short", "group"])
+@pytest.mark.parametrize("attention", ["full", "long-short", "group", "gated-group"])
 @pytest.mark.parametrize(("before", "after"), [(0, 0), (1, 1)])
 def test_with_fewer_sentences_on_the_target(attention: str, before: int, after: int) -> None:
     """s3to1 and windows with a future: the current sentence of the target is found from the source's."""
     windows = WindowSettings(before=2, after=2, target_before=before, target_after=after, max_tokens=40)
-    layers = {"global_layers": (1,)} if attention == "group" else {}
+    layers = {"global_layers": (1,)} if attention.endswith("group") else {}
     model = tiny(4, windows, attention=attention, segment_embeddings="learned", **layers)
     source = side(window(1, 2, 3, 1, 2), window(2, 2, 1), current=[2, 0])
     rows = ([2] * (before + 1 + after), [3] * (1 + after))
@@ -75,12 +75,12 @@ def test_with_fewer_sentences_on_the_target(attention: str, before: int, after: 
     torch.testing.assert_close(stepped[real], model(source, target)[real])
 
 
-@pytest.mark.parametrize("attention", ["full", "long-short", "group"])
+@pytest.mark.parametrize("attention", ["full", "long-short", "group", "gated-group"])
 @pytest.mark.parametrize("front", [True, False])
 def test_prefixes_of_different_lengths(attention: str, front: bool) -> None:
     """Shorter prefixes are padded, in front or behind; the rows go on as if they had been alone."""
     source, target = pair()
-    layers = {"global_layers": (1,)} if attention == "group" else {}
+    layers = {"global_layers": (1,)} if attention.endswith("group") else {}
     model = tiny(4, attention=attention, segment_embeddings="learned", **layers)
     forced = model(source, target)
     tokens = decoder_input(target).tokens
@@ -104,7 +104,12 @@ def test_rows_of_a_beam_share_their_source() -> None:
         window(*lengths, seed=seed) for seed, lengths in enumerate([(2, 3), (1, 4), (3, 2), (5,), (1, 1, 1), (4, 1)])
     ]
     target = side(*windows, current=[2, 2, 0, 0, 1, 1])
-    for settings in ({"attention": "group", "global_layers": (1,)}, {"attention": "long-short"}, {}):
+    for settings in (
+        {"attention": "group", "global_layers": (1,)},
+        {"attention": "gated-group", "global_layers": (1,)},
+        {"attention": "long-short"},
+        {},
+    ):
         model = tiny("avg-sequence", segment_embeddings="sinusoidal", **settings)
         memory = model.encode(source)
         twice = memory.select(torch.tensor([0, 0, 1, 1, 2, 2]))

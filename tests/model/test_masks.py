@@ -78,7 +78,13 @@ def test_long_short_and_group() -> None:
     assert mask.shape == (1, 4, 3, 3)
     for head in range(4):
         assert torch.equal(mask[0, head], own[0, 0] if head < 3 else visible.expand(1, 1, 3, 3)[0, 0])
-    assert [mask is visible for mask in masks.group_masks(own, visible, 4, (1, 3))] == [False, True, False, True]
+    group = ModelSettings(preset="tiny", attention="group", global_layers=(1, 3))
+    found = masks.group_masks(group, 4, "encoder", own, visible)
+    assert [mask is visible for mask in found] == [False, True, False, True]
+    gated = ModelSettings(preset="tiny", attention="gated-group", global_layers=(1, 3))
+    found = masks.group_masks(gated, 4, "encoder", own, visible)
+    assert [isinstance(mask, masks.GatedMask) for mask in found] == [False, True, False, True]
+    assert found[1] == (own, visible)
 
 
 def test_the_top_two_layers_are_global_by_default() -> None:
@@ -90,7 +96,7 @@ def test_the_top_two_layers_are_global_by_default() -> None:
         assert [i for i, mask in enumerate(found) if mask is visible] == wanted
 
 
-@pytest.mark.parametrize("pattern", ["full", "long-short", "group"])
+@pytest.mark.parametrize("pattern", ["full", "long-short", "group", "gated-group"])
 @settings(max_examples=15, deadline=None)
 @given(LENGTHS, LENGTHS)
 def test_attention_weights_are_zero_where_masked(
@@ -98,7 +104,9 @@ def test_attention_weights_are_zero_where_masked(
 ) -> None:
     """The whole model, s3to3 or s3to1: a weight is zero exactly where a walk through the window says so."""
     source, target = side(window(*source_lengths), pads=2), side(window(*target_lengths), pads=1)
-    chosen = {"local_heads": 1} if pattern == "long-short" else {"global_layers": (1,)} if pattern == "group" else {}
+    chosen = (
+        {"local_heads": 1} if pattern == "long-short" else {"global_layers": (1,)} if pattern.endswith("group") else {}
+    )
     model = tiny(attention=pattern, **chosen)
     weights = model.attention(source, target)
     real = [segment >= 0 for segment in source.segments[0].tolist()]
@@ -115,12 +123,12 @@ def test_attention_weights_are_zero_where_masked(
         local = slow_mask(queries, keys, visible)
         for layer, found in enumerate(layers):
             for head in range(4):
-                is_local = (pattern == "long-short" and head < 1) or (pattern == "group" and layer == 0)
+                is_local = (pattern == "long-short" and head < 1) or (pattern.endswith("group") and layer == 0)
                 shown = (found[0, head, : len(queries), : len(keys)] > 0).tolist()
                 assert shown == (local if is_local else visible)
 
 
-@pytest.mark.parametrize("pattern", ["long-short", "group"])
+@pytest.mark.parametrize("pattern", ["long-short", "group", "gated-group"])
 def test_more_sentences_than_the_source_has(pattern: str) -> None:
     source, _ = pair()
     target = side(window(1, 1, 1, 1), window(1, 1, 1), window(1, 2, 1, 1), current=[2, 0, 1])

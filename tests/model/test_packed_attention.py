@@ -28,6 +28,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"segment_embeddings": "learned", "segment_embeddings_at": "every-layer"},
     {"attention": "long-short", "shift": 4},
     {"attention": "group", "global_layers": (1,)},
+    {"attention": "gated-group", "global_layers": (1,)},
     {"embeddings": "shared", "activation": "swiglu"},
 ]
 

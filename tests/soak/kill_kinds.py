@@ -118,7 +118,7 @@ def _training(draw: Random) -> dict[str, Any]:
                 "shift": draw.choice((0, 5, "avg-corpus", "avg-sequence")),
             },
             **{"segment_embeddings": draw.choice(("none", "sinusoidal", "learned", "one-hot"))},
-            **{"attention": draw.choice(("full", "full", "long-short", "group"))},
+            **{"attention": draw.choice(("full", "full", "long-short", "group", "gated-group"))},
         },
         "objective": {"discount": discount, "label_smoothing": draw.choice((0.0, 0.1)), "chunk_tokens": 100},
         "training": {

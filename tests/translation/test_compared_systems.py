@@ -16,6 +16,7 @@ SYSTEMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "zhang-2018": ({"target_before": 0}, {"context": {"encoder": "separate", "at": "every-layer"}}),
     "context-decoder": ({}, {"context": {"at": "decoder", "gate": "scalar"}}),
     "cadec": ({}, {"second_pass": {"layers": 1}}),
+    "g-transformer": ({}, {"attention": "gated-group", "encoder_layers": 2, "decoder_layers": 2, "global_layers": [1]}),
 }
 DOCUMENTS = [
     ["Where is the cat?", "It is old.", "Tom needs it.", "Do you have time?"],
@@ -36,6 +37,15 @@ def test_results_do_not_depend_on_the_batch(runs: Path, name: str) -> None:
     assert alone[0] == together[0][0]
     scored = [next(iter(system.stream([document])))[-1].score for document in (DOCUMENTS[0], DOCUMENTS[0][-1:])]
     assert scored[0] != pytest.approx(scored[1], abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["context-decoder", "g-transformer"])
+def test_regenerated_context_does_not_depend_on_the_batch(runs: Path, name: str) -> None:
+    windows, model = SYSTEMS[name]
+    system = focat.load(tiny_run(runs, windows=windows, model=model).path, "cpu")
+    together = system.translate(DOCUMENTS, context="regenerate")
+    assert together == [system.translate(document, context="regenerate") for document in DOCUMENTS]
+    assert all(all(document) for document in together)
 
 
 def test_a_second_pass_decodes_no_context_again(runs: Path) -> None:

@@ -64,10 +64,21 @@ class ContextEncoder(nn.Module):
         keys: ContextKeys,
         distances: Sequence[int],
     ) -> Tensor:
-        """The encoded source, (windows, source length, width), with context mixed in after the encoder, if anywhere."""
+        """The encoded source with context mixed in after the encoder, if anywhere.
+
+        Args:
+            hidden: (windows, source length, width), each sentence encoded alone.
+            context: the same shape, the encoded context.
+            keys: which tokens of the windows are context.
+            distances: of the context sentences that a window can have.
+
+        Returns:
+            The shape of `hidden`.
+        """
         mixed: Tensor = hidden
         if isinstance(self.top, HierarchicalContext):
-            mixed = self.top(hidden, context, keys, distances)
+            sentences = [(keys.distance == distance)[:, None] for distance in distances]  # (windows, 1, length) each
+            mixed = self.top(hidden, self.top.project_kv(context), sentences)
         elif isinstance(self.top, ContextAttention):
             mixed = self.top(hidden, hidden, self.top.attention.project_kv(context), keys)
         return mixed

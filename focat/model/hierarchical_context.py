@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from focat.config.schema import ModelSettings
 from focat.model.attention import CrossAttention
-from focat.model.context import ContextKeys, Gate, keys_or_all
+from focat.model.context import Gate
 from focat.model.layers import FeedForward
 
 
@@ -32,37 +32,36 @@ class HierarchicalContext(nn.Module):
         self.word_norm, self.sentence_norm, self.feedforward_norm, self.norm = (nn.LayerNorm(width) for _ in range(4))
         self.dropout = nn.Dropout(settings.dropout)
 
-    def forward(
-        self,
-        hidden: Tensor,
-        context: Tensor,
-        keys: ContextKeys,
-        distances: Sequence[int],
-    ) -> Tensor:
-        """Mix context into the encoded source.
+    def project_kv(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of the words of context sentences, (windows, length, width) encoded."""
+        return self.words.project_kv(states.detach() if self.detach else states)
+
+    def forward(self, hidden: Tensor, keys_values: tuple[Tensor, Tensor], sentences: Sequence[Tensor]) -> Tensor:
+        """Mix context into each token.
 
         Args:
-            hidden: (windows, length, width), the encoded source.
-            context: the same shape, the encoded context.
-            keys: which of its tokens are context.
-            distances: of the context sentences that a window can have.
+            hidden: (windows, length, width).
+            keys_values: of the words, from `project_kv`.
+            sentences: which words are of the first context sentence, of the second and so on, (windows, length or 1,
+                words) each; none where a token has no such sentence.
 
         Returns:
             The shape of `hidden`.
         """
-        queries, states = (hidden.detach(), context.detach()) if self.detach else (hidden, context)
-        keys_values = self.words.project_kv(states)
-        found, present = [], []
-        for distance in distances:
-            sentence = keys.distance == distance  # (windows, length)
-            present.append(sentence.any(-1))
-            words = self.words(queries, *keys_values, keys_or_all(sentence, present[-1]))
-            found.append(self.word_norm(self.dropout(words)))
-        summary = self._attend_to_sentences(queries, torch.stack(found, 2), torch.stack(present, 1))
-        summary = self.sentence_norm(self.dropout(summary))
-        summary = self.feedforward_norm(summary + self.dropout(self.feedforward(summary)))
-        mixed: Tensor = self.norm(self.gate(hidden, summary, keys.present))
-        return mixed
+        mixed: Tensor = hidden
+        if sentences:
+            queries = hidden.detach() if self.detach else hidden
+            found = []
+            for words in sentences:
+                seen = words | ~words.any(-1, keepdim=True)  # to see nothing would be not a number
+                found.append(self.word_norm(self.dropout(self.words(queries, *keys_values, seen[:, None]))))
+            present = torch.stack([words.any(-1) for words in sentences], -1)  # (windows, length or 1, sentences)
+            summary = self._attend_to_sentences(queries, torch.stack(found, 2), present)
+            summary = self.sentence_norm(self.dropout(summary))
+            summary = self.feedforward_norm(summary + self.dropout(self.feedforward(summary)))
+            mixed = self.gate(hidden, summary, present.any(-1, keepdim=True))
+        normalised: Tensor = self.norm(mixed)
+        return normalised
 
     def _attend_to_sentences(self, queries: Tensor, found: Tensor, present: Tensor) -> Tensor:
         """Each token attends to what it found in each sentence.
@@ -70,10 +69,10 @@ class HierarchicalContext(nn.Module):
         Args:
             queries: (windows, length, width).
             found: (windows, length, sentences, width).
-            present: (windows, sentences) whether a window has the sentence.
+            present: (windows, length or 1, sentences) whether there is the sentence.
         """
         windows, length, sentences, width = found.shape
-        mask = (present | ~present.any(-1, keepdim=True))[:, None, None, None].expand(-1, length, -1, -1, -1)
+        mask = (present | ~present.any(-1, keepdim=True)).expand(-1, length, -1)
         keys, values = self.sentences.project_kv(found.reshape(windows * length, sentences, width))
         attended: Tensor = self.sentences(
             queries.reshape(-1, 1, width), keys, values, mask.reshape(-1, 1, 1, sentences)

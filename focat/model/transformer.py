@@ -196,7 +196,7 @@ class Transformer(nn.Module):
         hidden = self.encoder_norm(x)
         context = hidden if context is None else context
         distances = [d for d in range(-self.windows.after, self.windows.before + 1) if d]
-        hidden = context_encoder.mix(hidden, context, keys, distances) if distances else hidden
+        hidden = context_encoder.mix(hidden, context, keys, distances)
         return EncoderOutput(hidden, source, shift, context)
 
     def decode(

@@ -9,7 +9,7 @@ from pydantic import Field, PositiveInt, model_validator
 from focat.config.sections import SettingsSection
 
 _PLACES = {
-    "shared": ("encoder-top", "decoder"),
+    "shared": ("encoder-top", "global-layer", "decoder"),
     "last-own": ("encoder-last",),
     "separate": ("encoder-top", "encoder-last", "every-layer", "decoder"),
 }
@@ -18,18 +18,18 @@ _PLACES = {
 class ContextSettings(SettingsSection):
     """Attention to context sentences that are encoded apart from the current one, and a gate that mixes what it finds
     into the current sentence: the multi-encoder systems that the paper compares with. Sentences of a window are encoded
-    one by one; `windows.target_before` is 0, except with `at: decoder`. Where a window has no context, the gate is
-    closed."""
+    one by one; `windows.target_before` is 0, except with `at: decoder` and `at: global-layer`. Where a window has no
+    context, the gate is closed, except with `at: global-layer`."""
 
     encoder: Literal["shared", "last-own", "separate"] = "shared"
     """What encodes the context: the encoder of the source; its layers but for the last, which the context has for
     itself; or an encoder of its own, for all context sentences joined."""
     layers: PositiveInt = 1
     """With `encoder: separate`, its layers."""
-    at: Literal["encoder-top", "encoder-last", "every-layer", "decoder"] = "encoder-top"
-    """Where the current sentence attends to the context: after the encoder; in its last layer, beside self-attention;
-    in every layer of encoder and decoder, after self-attention; or in every layer of the decoder, beside the attention
-    to the source."""
+    at: Literal["encoder-top", "global-layer", "encoder-last", "every-layer", "decoder"] = "encoder-top"
+    """Where the current sentence attends to the context: after the encoder; in one more layer of it, which attends to
+    the whole window, as each sentence of it does; in its last layer, beside self-attention; in every layer of encoder
+    and decoder, after self-attention; or in every layer of the decoder, beside the attention to the source."""
     hierarchical: bool = False
     """With `at: encoder-top`, attend to the words of each context sentence, then to the sentences, and add a
     feed-forward block."""

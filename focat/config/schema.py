@@ -342,7 +342,7 @@ class Settings(SettingsSection):
         if self.model.embeddings == "shared" and not self.data.tokenizer.joint:
             raise ValueError("model.embeddings: shared needs one vocabulary, data.tokenizer.joint: true")
         context = self.model.context
-        if context and self.windows.target != (0, 0) and context.at != "decoder":
+        if context and self.windows.target != (0, 0) and context.at not in ("decoder", "global-layer"):
             raise ValueError(f"model.context at {context.at} needs windows.target_before: 0")
         added = self.model.context or self.model.second_pass
         if added and self.training.packing == "always":

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from focat.config.schema import ModelSettings
+from focat.config.schema import ModelSettings, WindowSettings
+from focat.model.attention import WeightsOut
 from focat.model.context import ContextAttention, ContextKeys
+from focat.model.global_layer import GlobalLayer
 from focat.model.hierarchical_context import HierarchicalContext
 from focat.model.layers import ContextPlace, EncoderLayer
 from focat.model.positions import RotaryAngles
+from focat.windows.batch import PaddedSequences
 
 
 def encoder_place(settings: ModelSettings, layer: int) -> ContextPlace | None:
@@ -38,7 +41,7 @@ def decoder_place(settings: ModelSettings) -> ContextPlace | None:
 class ContextEncoder(nn.Module):
     """What the context has for itself: layers, and the attention after the encoder; nothing without `model.context`."""
 
-    def __init__(self, settings: ModelSettings) -> None:
+    def __init__(self, settings: ModelSettings, windows: WindowSettings) -> None:
         super().__init__()
         context = settings.context
         self.kind = "shared" if context is None else context.encoder
@@ -48,6 +51,8 @@ class ContextEncoder(nn.Module):
         top: nn.Module | None = None
         if context is not None and context.at == "encoder-top":
             top = HierarchicalContext(settings) if context.hierarchical else ContextAttention(settings)
+        elif context is not None and context.at == "global-layer":
+            top = GlobalLayer(settings, windows.size)
         self.top = top
 
     def encode(self, x: Tensor, mask: Tensor, rope: RotaryAngles | None) -> Tensor:
@@ -61,16 +66,20 @@ class ContextEncoder(nn.Module):
         self,
         hidden: Tensor,
         context: Tensor,
+        source: PaddedSequences,
         keys: ContextKeys,
         distances: Sequence[int],
+        weights_out: WeightsOut | None = None,
     ) -> Tensor:
         """The encoded source with context mixed in after the encoder, if anywhere.
 
         Args:
             hidden: (windows, source length, width), each sentence encoded alone.
             context: the same shape, the encoded context.
-            keys: which tokens of the windows are context.
+            source: the windows.
+            keys: which of their tokens are context.
             distances: of the context sentences that a window can have.
+            weights_out: if given, the attention weights of a layer over the window are appended to it.
 
         Returns:
             The shape of `hidden`.
@@ -79,6 +88,8 @@ class ContextEncoder(nn.Module):
         if isinstance(self.top, HierarchicalContext):
             sentences = [(keys.distance == distance)[:, None] for distance in distances]  # (windows, 1, length) each
             mixed = self.top(hidden, self.top.project_kv(context), sentences)
+        elif isinstance(self.top, GlobalLayer):
+            mixed = self.top(hidden, source.segments, weights_out)
         elif isinstance(self.top, ContextAttention):
             mixed = self.top(hidden, hidden, self.top.attention.project_kv(context), keys)
         return mixed

@@ -103,7 +103,7 @@ class Transformer(nn.Module):
             DecoderLayer(settings, decoder_place(settings), has_two_attentions(settings, i, "decoder"))
             for i in range(settings.decoder_layers)
         )
-        self.context = ContextEncoder(settings) if settings.context or settings.second_pass else None
+        self.context = ContextEncoder(settings, windows) if settings.context or settings.second_pass else None
         pre = settings.norm == "pre"  # the sum that pre-norm layers add to is normalised once, at the end
         self._compiled_embeddings: Callable[..., Embedded] = self._sum_embeddings
         self.encoder_norm = nn.LayerNorm(width) if pre else nn.Identity()
@@ -196,7 +196,7 @@ class Transformer(nn.Module):
         hidden = self.encoder_norm(x)
         context = hidden if context is None else context
         distances = [d for d in range(-self.windows.after, self.windows.before + 1) if d]
-        hidden = context_encoder.mix(hidden, context, keys, distances)
+        hidden = context_encoder.mix(hidden, context, source, keys, distances, weights_out)
         return EncoderOutput(hidden, source, shift, context)
 
     def decode(
@@ -400,5 +400,7 @@ class Transformer(nn.Module):
         """
         key_distance = source.current[:, None] - source.segments
         real = source.segments >= 0
+        if self.settings.context and self.settings.context.at == "global-layer":
+            return [own_sentence_mask(distance, key_distance, padding_mask(real))] * len(self.decoder)
         visible = padding_mask(real if self.context is None else real & (key_distance == 0))
         return layer_masks(self.settings, len(self.decoder), distance, key_distance, visible, "decoder")

@@ -166,6 +166,7 @@ def test_nothing_of_the_weights_is_kept():
     [
         {"context": {"hierarchical": True}},
         {"context": {"encoder": "separate", "at": "every-layer"}},
+        {"context": {"at": "global-layer"}},
         {"attention": "gated-group", "global_layers": (1,)},
     ],
     ids=str,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from focat.corpus.vocabulary import END, SEPARATOR
 from focat.model import Transformer
 from focat.model.attention import CrossAttention, SelfAttention
 from focat.model.context import ContextAttention, Gate
+from focat.model.global_layer import GlobalLayer
 from focat.model.hierarchical_context import HierarchicalContext
 from focat.model.layers import EncoderLayer
 from focat.model.positions import sinusoids
@@ -75,6 +77,39 @@ def hierarchical(module: HierarchicalContext, token: Tensor, context: list[Tenso
     block = module.feedforward
     summary = module.feedforward_norm(summary + block.down_proj(F.relu(block.up_proj(summary))))
     return module.norm(mix(module.gate, token, summary))
+
+
+def global_layer(module: GlobalLayer, window: list[Tensor], norm: str) -> list[Tensor]:
+    """All sentences of a window, (tokens, width) each, through a layer that knows how far apart they are."""
+
+    def block(residual: Any, x: Tensor, output: Tensor) -> Tensor:
+        return x + output if norm == "pre" else residual.norm(x + output)
+
+    attention, width = module.self_attention, window[0].shape[1]
+    heads, furthest = attention.heads, attention.furthest
+    normed = [module.self_attention_residual.norm(x) if norm == "pre" else x for x in window]
+    projected = [attention.qkv_proj(x).view(len(x), 3, heads, width // heads) for x in normed]
+    found = []
+    for i, sentence in enumerate(window):
+        rows = []
+        for t, token in enumerate(sentence):
+            of_heads = []
+            for head in range(heads):
+                scores, values = [], []
+                for j, other in enumerate(projected):
+                    far = max(-furthest, min(furthest, j - i)) + furthest
+                    for key in other:
+                        added = key[1, head] + attention.key_distance.weight[far]
+                        scores.append((projected[i][t, 0, head] * added).sum() / math.sqrt(width // heads))
+                        values.append(key[2, head] + attention.value_distance.weight[far])
+                weights = torch.stack(scores).softmax(0)
+                of_heads.append(sum(w * value for w, value in zip(weights, values, strict=True)))
+            x = block(module.self_attention_residual, token, attention.out_proj(torch.cat(of_heads)))
+            inner = module.feedforward_residual.norm(x) if norm == "pre" else x
+            x = block(module.feedforward_residual, x, module.feedforward(inner))
+            rows.append(module.norm(mix(module.gate, token, x)))
+        found.append(torch.stack(rows))
+    return found
 
 
 def encoded_alone(base: Transformer, sentence: list[int], layers: int | None = None) -> Tensor:

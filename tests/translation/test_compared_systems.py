@@ -16,6 +16,7 @@ SYSTEMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "zhang-2018": ({"target_before": 0}, {"context": {"encoder": "separate", "at": "every-layer"}}),
     "context-decoder": ({}, {"context": {"at": "decoder", "gate": "scalar"}}),
     "cadec": ({}, {"second_pass": {"layers": 1}}),
+    "zheng-2020": ({"target_before": 1}, {"context": {"at": "global-layer"}}),
     "g-transformer": ({}, {"attention": "gated-group", "encoder_layers": 2, "decoder_layers": 2, "global_layers": [1]}),
 }
 DOCUMENTS = [
@@ -39,7 +40,7 @@ def test_results_do_not_depend_on_the_batch(runs: Path, name: str) -> None:
     assert scored[0] != pytest.approx(scored[1], abs=1e-6)
 
 
-@pytest.mark.parametrize("name", ["context-decoder", "g-transformer"])
+@pytest.mark.parametrize("name", ["context-decoder", "zheng-2020", "g-transformer"])
 def test_regenerated_context_does_not_depend_on_the_batch(runs: Path, name: str) -> None:
     windows, model = SYSTEMS[name]
     system = focat.load(tiny_run(runs, windows=windows, model=model).path, "cpu")

@@ -12,8 +12,6 @@ the reference's own prefix; a token is paired with the state that has read it, n
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Literal, cast
 
 import torch
@@ -21,15 +19,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from focat.config.schema import ModelSettings, WindowSettings
-from focat.corpus.vocabulary import END, PAD, SEPARATOR, START
-from focat.model.attention import LayerKV, WeightsOut
+from focat.corpus.vocabulary import END, PAD, START
+from focat.model.attention import WeightsOut
 from focat.model.drafts import REFERENCE_NOISE, SAMPLE_NOISE, sample_tokens, with_noise
-from focat.model.embeddings import Embedded
 from focat.model.greedy import greedy_decode
 from focat.model.kv_cache import EncoderOutput, TreeKVCache
-from focat.model.masks import causal_mask, opened_segments, own_sentence_mask, padding_mask
+from focat.model.masks import causal_mask, opened_segments, padding_mask
 from focat.model.positions import sentence_positions
 from focat.model.second_decoder import SecondDecoder, SecondDecoderLayer
+from focat.model.sentence_decoder import SentenceDecoder, StepInputs, as_input
 from focat.model.transformer import Transformer
 from focat.windows.batch import PaddedSequences, Sequences
 from focat.windows.segments import decoder_input
@@ -38,10 +36,8 @@ _DRAFT_RATIO, _DRAFT_OFFSET = 2, 20  # a draft has at most so many times the tok
 _SAMPLED_AT_ONCE = 4096  # tokens whose logits exist at the same time
 
 
-class TwoPassTransformer(Transformer):
+class TwoPassTransformer(SentenceDecoder):
     """A sentence-level Transformer and the second decoder; what it computes is the second pass."""
-
-    predicts_context = False
 
     def __init__(
         self,
@@ -113,7 +109,7 @@ class TwoPassTransformer(Transformer):
         noise = REFERENCE_NOISE
         if float(torch.rand(())) >= self.settings.second_pass.reference_drafts:
             with torch.no_grad():
-                states = self._first_states(encoded, target_input)[current]  # (tokens, width)
+                states = self.sentence_states(encoded.hidden, encoded.source, target_input)[current]  # (tokens, width)
                 project = self.first_pass.project
                 drawn = [sample_tokens(project(part)) for part in torch.split(states, _SAMPLED_AT_ONCE)]
             words = words.masked_scatter(current, torch.cat(drawn))
@@ -158,14 +154,14 @@ class TwoPassTransformer(Transformer):
         assert isinstance(target_input, PaddedSequences)
         opened = opened_segments(target_input)  # (windows, length)
         distance = target_input.current[:, None] - opened
-        states = self._first_states(encoded, target_input)
-        memory = torch.cat((self.target_embedding(_as_input(target_input.tokens)).to(states.dtype), states), -1)
+        states = self.sentence_states(encoded.hidden, encoded.source, target_input)
+        memory = torch.cat((self.target_embedding(as_input(target_input.tokens)).to(states.dtype), states), -1)
         of_context = padding_mask((distance > 0) & (target_input.segments >= 0))
         source, draft = _memory_masks(encoded.source)
         current = (distance == 0) & (target_input.segments >= 0)
         rows = current.long().argsort(dim=-1, descending=True, stable=True)[:, : int(current.sum(-1).max())]
         alone = PaddedSequences(
-            _as_input(target_input.tokens.gather(1, rows)),
+            as_input(target_input.tokens.gather(1, rows)),
             current.gather(1, rows).long() - 1,
             torch.zeros_like(target_input.current),
         )
@@ -192,26 +188,6 @@ class TwoPassTransformer(Transformer):
             begin = int(draft[:, 0, 0].any(0).long().argmax())  # of the draft, behind the source
             cross_weights_out.append(_spread(weights[..., :begin], rows, real, length, 2))
         return _spread(hidden, rows, real, length, 1)
-
-    def _first_states(self, encoded: EncoderOutput, target_input: PaddedSequences) -> Tensor:
-        """Top states of the first pass over all sentences of the target, each alone, (windows, length, width)."""
-        opened = opened_segments(target_input)
-        length = opened.shape[1]
-        tokens = replace(target_input, tokens=_as_input(target_input.tokens))
-        embedded = self._embed(tokens, sentence_positions(opened), self.target_embedding, self.target_positions)
-        own = own_sentence_mask(opened, opened, causal_mask(length, length, opened.device))
-        cross = self._first_cross_mask(encoded.source, target_input.current[:, None] - opened)
-        x = embedded.x
-        for layer in self.decoder:
-            x = layer.forward(x, encoded.hidden, own, cross, embedded.rope)
-        states: Tensor = self.decoder_norm(x)
-        return states
-
-    def _first_cross_mask(self, source: Sequences, distance: Tensor) -> Tensor:
-        """What target tokens see of the source in the first pass: the sentence they translate."""
-        assert isinstance(source, PaddedSequences)
-        behind = source.current[:, None] - source.segments
-        return own_sentence_mask(distance, behind, padding_mask((source.segments >= 0) & (behind >= 0)))
 
     def _memory_kv(
         self, layer: SecondDecoderLayer, encoded: EncoderOutput
@@ -248,74 +224,44 @@ class TwoPassTransformer(Transformer):
         Tokens of context sentences are read by the first pass, and become part of the target memory.
         """
         rows, new = tokens.shape
-        windows, layers = cache.current.shape[0], len(self._second_layers)
-        inputs = cache.append(tokens, columns)
-        same = inputs.query_segments[:, :, None] == inputs.key_segments[:, None]  # (windows, queries, columns)
-        own = inputs.mask & same[:, None]
-        real = tokens.reshape(windows, -1) != PAD
-        sequences = PaddedSequences(
-            _as_input(tokens.reshape(windows, -1)),
-            torch.where(real, inputs.query_segments, -1),
-            cache.current,
-        )
-        positions = (own[:, 0].sum(-1) - 1).clamp(min=0)  # (windows, queries)
-        embedded = self._embed(sequences, positions, self.target_embedding, self.target_positions)
-        distance = cache.current[:, None] - inputs.query_segments
-        memory = self._context_memory(
-            cache, inputs.layers[layers : layers + len(self.decoder)], embedded, own, distance, sequences.tokens
-        )
-        behind = cache.current[:, None, None, None] - inputs.key_segments[:, None, None]
-        of_context = inputs.mask & (behind > 0)
+        layers = len(self._second_layers)
+        inputs = self.step_inputs(cache, tokens, columns)
+        memory = self._context_memory(cache, inputs)
+        of_context = inputs.cached.mask & (inputs.behind(cache.current) > 0)[:, None, None]
         source, draft = _memory_masks(cache.source)
         seen = torch.cat((draft.expand(-1, -1, of_context.shape[2], -1), of_context), -1)
-        x = embedded.x
+        x, kv = inputs.embedded.x, inputs.cached.layers
         for i, layer in enumerate(self._second_layers):
             of_source, of_draft = cache.cross_kv[i], cache.cross_kv[layers + i]
-            projected = layer.target_attention.project_memory(memory, distance)
-            context_kv = inputs.layers[len(inputs.layers) - layers + i].append(*projected)
+            projected = layer.target_attention.project_memory(memory, inputs.distance)
+            context_kv = kv[len(kv) - layers + i].append(*projected)
             target_kv = tuple(torch.cat(pair, 2) for pair in zip(of_draft, context_kv, strict=True))
             x = layer.forward(
-                x, own, (of_source[0], of_source[1]), source, (target_kv[0], target_kv[1]), seen, embedded.rope,
-                inputs.layers[i],
+                x, inputs.own, (of_source[0], of_source[1]), source, (target_kv[0], target_kv[1]), seen,
+                inputs.embedded.rope, kv[i],
             )  # fmt: skip
         hidden: Tensor = self.second.norm(x).view(rows, new, -1)
         return hidden[:, -1:] if last_only else hidden
 
-    def _context_memory(
-        self,
-        cache: TreeKVCache,
-        layers: Sequence[LayerKV],
-        embedded: Embedded,
-        own: Tensor,
-        distance: Tensor,
-        tokens: Tensor,
-    ) -> Tensor:
+    def _context_memory(self, cache: TreeKVCache, inputs: StepInputs) -> Tensor:
         """Embedding and top state of the first pass for each new token, (windows, queries, 2 · width).
 
         Zero where no token belongs to a context sentence: nothing sees them then.
         """
-        words = self.target_embedding(tokens).to(embedded.x.dtype)
-        if not bool((distance > 0).any()):
+        x, second = inputs.embedded.x, len(self._second_layers)
+        layers = inputs.cached.layers[second : second + len(self.decoder)]
+        words = self.target_embedding(inputs.tokens).to(x.dtype)
+        if not bool((inputs.distance > 0).any()):
             for cached in layers:  # read later behind a mask, which does not stop a NaN
-                zeros = embedded.x.new_zeros(*embedded.x.shape[:2], *cached.keys.shape[2:]).transpose(1, 2)
+                zeros = x.new_zeros(*x.shape[:2], *cached.keys.shape[2:]).transpose(1, 2)
                 cached.append(zeros, zeros)
-            return torch.cat((words, torch.zeros_like(embedded.x)), -1)
-        cross_mask = self._first_cross_mask(cache.source, distance)
-        first = cache.cross_kv[2 * len(self._second_layers) :]
-        x = embedded.x
-        for layer, kv, (keys, values) in zip(self._decoder_layers, layers, first, strict=True):
-            x = layer.decode_step(x, kv, keys, values, own, cross_mask, embedded.rope)
-        return torch.cat((words, self.decoder_norm(x)), -1)
+            return torch.cat((words, torch.zeros_like(x)), -1)
+        return torch.cat((words, self.step_states(cache, inputs, layers, cache.cross_kv[2 * second :])), -1)
 
 
 def _is_current(side: PaddedSequences) -> Tensor:
     """(windows, length): which tokens are of the current sentence."""
     return side.segments == side.current[:, None]
-
-
-def _as_input(tokens: Tensor) -> Tensor:
-    """A separator opens a sentence, which begins with the start symbol where it is alone."""
-    return tokens.masked_fill(tokens == SEPARATOR, START)
 
 
 def _left_aligned(tokens: Tensor, chosen: Tensor) -> Tensor:

@@ -26,8 +26,8 @@ from focat.corpus.tokenizer import Tokenizer
 from focat.errors import FocatError
 from focat.files import PARTIAL_SUFFIX, json_text, partial_file, read_json_object, sha256, write_atomic
 from focat.hardware import device_named, memory_errors
+from focat.model import model_class
 from focat.model.transformer import Transformer
-from focat.model.two_pass import TwoPassTransformer
 
 RUN_FORMAT = 2  # of run folders; docs/formats.md, "Compatibility"
 CHECKSUMS = "checksums.json"  # of the files of a checkpoint
@@ -135,7 +135,7 @@ class Run:
         settings = settings or self.settings
         info = self.model_info()
         with memory_errors(f"{self.path}: its model does not fit into memory; lower model.d_model or model.d_ff"):
-            model = Transformer if settings.model.second_pass is None else TwoPassTransformer
+            model = model_class(settings.model)
             return model(settings.model, settings.windows, info.source_vocabulary, info.target_vocabulary, info.shift)
 
     def weights_folder(self) -> Path:

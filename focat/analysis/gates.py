@@ -31,7 +31,7 @@ class GateTallies:
         """Add what the gates have computed for a batch."""
         context = (batch.source.segments.amax(1) > 0)[:, None]  # (windows, 1)
         for name, shares in self._read:
-            side = batch.target if name.startswith("decoder.") else batch.source
+            side = batch.target if name.startswith(("decoder.", "context.target.")) else batch.source
             current = (side.segments == side.current[:, None]) & context  # (windows, length)
             self.sums[name] = self.sums.get(name, 0.0) + float(torch.where(current, shares, 0).sum())
             self.tokens[name] = self.tokens.get(name, 0) + int(current.sum())

@@ -18,8 +18,8 @@ _PLACES = {
 class ContextSettings(SettingsSection):
     """Attention to context sentences that are encoded apart from the current one, and a gate that mixes what it finds
     into the current sentence: the multi-encoder systems that the paper compares with. Sentences of a window are encoded
-    one by one; `windows.target_before` is 0, except with `at: decoder` and `at: global-layer`. Where a window has no
-    context, the gate is closed, except with `at: global-layer`."""
+    one by one; `windows.target_before` is 0, except with `at: decoder`, `at: global-layer` and `of`. Where a window has
+    no context, the gate is closed, except with `at: global-layer`."""
 
     encoder: Literal["shared", "last-own", "separate"] = "shared"
     """What encodes the context: the encoder of the source; its layers but for the last, which the context has for
@@ -35,6 +35,10 @@ class ContextSettings(SettingsSection):
     feed-forward block."""
     gate: Literal["feature", "scalar"] = "feature"
     """Mix with one weight for each feature of a token, or one for the whole token."""
+    of: Literal["source", "target", "both"] = "source"
+    """With `hierarchical`, the sentences that are attended to: those of the source, after the encoder; their
+    translations, after the decoder, which translates each sentence alone and reuses the translations before; or both.
+    With translations, the target has as many sentences as the source."""
     detach: bool = False
     """With `hierarchical`, no gradient flows through the context and the queries of its attention."""
 
@@ -46,8 +50,9 @@ class ContextSettings(SettingsSection):
             raise ValueError("layers needs encoder: separate")
         if self.hierarchical and self.at != "encoder-top":
             raise ValueError("hierarchical needs at: encoder-top")
-        if self.detach and not self.hierarchical:
-            raise ValueError("detach needs hierarchical: true")
+        for name, default in (("of", "source"), ("detach", False)):
+            if getattr(self, name) != default and not self.hierarchical:
+                raise ValueError(f"{name} needs hierarchical: true")
         return self
 
 

@@ -342,13 +342,16 @@ class Settings(SettingsSection):
         if self.model.embeddings == "shared" and not self.data.tokenizer.joint:
             raise ValueError("model.embeddings: shared needs one vocabulary, data.tokenizer.joint: true")
         context = self.model.context
-        if context and self.windows.target != (0, 0) and context.at not in ("decoder", "global-layer"):
+        both_sides = self.model.second_pass or (context and context.of != "source")
+        sees_target = both_sides or (context and context.at in ("decoder", "global-layer"))
+        if context and self.windows.target != (0, 0) and not sees_target:
             raise ValueError(f"model.context at {context.at} needs windows.target_before: 0")
         added = self.model.context or self.model.second_pass
         if added and self.training.packing == "always":
             raise ValueError("model.context and model.second_pass need training.packing: auto or never")
         if self.training.freeze == "base" and not added:
             raise ValueError("training.freeze: base leaves nothing to train without model.context or model.second_pass")
-        if self.model.second_pass and (self.windows.after or self.windows.target[0] != self.windows.before):
-            raise ValueError("model.second_pass needs as many sentences on both sides, and none after the current one")
+        if both_sides and (self.windows.after or self.windows.target[0] != self.windows.before):
+            name = "second_pass" if self.model.second_pass else "context.of"
+            raise ValueError(f"model.{name} needs as many sentences on both sides, and none after the current one")
         return self

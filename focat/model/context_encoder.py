@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
 from focat.config.schema import ModelSettings, WindowSettings
@@ -39,7 +40,8 @@ def decoder_place(settings: ModelSettings) -> ContextPlace | None:
 
 
 class ContextEncoder(nn.Module):
-    """What the context has for itself: layers, and the attention after the encoder; nothing without `model.context`."""
+    """What the context has for itself: layers, and the attentions after encoder and decoder; nothing without
+    `model.context`."""
 
     def __init__(self, settings: ModelSettings, windows: WindowSettings) -> None:
         super().__init__()
@@ -49,7 +51,10 @@ class ContextEncoder(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(settings) for _ in range(count))
         self.norm = nn.LayerNorm(settings.d_model) if settings.norm == "pre" and count else nn.Identity()
         top: nn.Module | None = None
-        if context is not None and context.at == "encoder-top":
+        self.target: HierarchicalContext | None = None
+        if context is not None and context.of != "source":
+            self.target = HierarchicalContext(settings)
+        if context is not None and context.at == "encoder-top" and context.of != "target":
             top = HierarchicalContext(settings) if context.hierarchical else ContextAttention(settings)
         elif context is not None and context.at == "global-layer":
             top = GlobalLayer(settings, windows.size)
@@ -88,6 +93,8 @@ class ContextEncoder(nn.Module):
         if isinstance(self.top, HierarchicalContext):
             sentences = [(keys.distance == distance)[:, None] for distance in distances]  # (windows, 1, length) each
             mixed = self.top(hidden, self.top.project_kv(context), sentences)
+            if self.target is not None:  # which attends to translations of context sentences that are encoded alone
+                mixed = torch.where((keys.distance == 0)[..., None], mixed, hidden)
         elif isinstance(self.top, GlobalLayer):
             mixed = self.top(hidden, source.segments, weights_out)
         elif isinstance(self.top, ContextAttention):

@@ -23,7 +23,6 @@ from focat.corpus.tokenizer import Tokenizer
 from focat.decoding.engine import Engine
 from focat.errors import ParameterError
 from focat.model.transformer import Transformer
-from focat.model.two_pass import TwoPassTransformer
 from focat.run import TrainedSystem
 from focat.translation.alignment import align_words
 from focat.translation.arguments import check_options, check_type, input_sentences_of
@@ -94,8 +93,8 @@ class Translator:
             raise ParameterError("sample", True, "samples cannot be made to contain terms; leave out glossary and keep")
         for model in models:
             _check_positions(model, windows)
-            if context == "regenerate" and isinstance(model, TwoPassTransformer):
-                raise ParameterError("context", context, "a second pass reuses the translations before; choose reuse")
+            if context == "regenerate" and not model.predicts_context:
+                raise ParameterError("context", context, "this system reuses the translations before; choose reuse")
         if not constrained and windows.target[1] > 0:
             raise ParameterError(
                 "constrained", False, "keeps the last sentence, but these windows have others after the current one"

@@ -167,14 +167,14 @@ def test_nothing_of_the_weights_is_kept():
         {"context": {"hierarchical": True}},
         {"context": {"encoder": "separate", "at": "every-layer"}},
         {"context": {"at": "global-layer"}},
+        {"windows": {"before": 2}, "context": {"hierarchical": True, "of": "both"}},
         {"attention": "gated-group", "global_layers": (1,)},
     ],
     ids=str,
 )
 def test_gates_equal_a_mean_over_current_tokens(model):
     """A gate of constant weights keeps as much of every token; others are compared with windows one by one."""
-    windows = {"before": 2, "target_before": 0}
-    corpus, tested = split(4, 1, 3), system(windows=windows, **model)
+    corpus, tested = split(4, 1, 3), system(**{"windows": {"before": 2, "target_before": 0}, **model})
     gates = {name: module for name, module in tested.model.named_modules() if isinstance(module, Gate)}
     found = corpus_attention(tested, corpus, NULL_PROGRESS).results().gates
     assert found.keys() == gates.keys()

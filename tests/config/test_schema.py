@@ -28,6 +28,11 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
         {"model": {"segment_embeddings": "learned", "word_dropout_in": "window"}},
         "word_dropout_in: window needs segment_embeddings: none",
     ),
+    ({"model": {"context": {"of": "target"}}}, "of needs hierarchical: true"),
+    (
+        {"model": {"context": {"hierarchical": True, "of": "both"}}, "windows": {"before": 2, "target_before": 0}},
+        "model.context.of needs as many sentences on both sides",
+    ),
     ({"model": {"second_pass": {}, "attention": "gated-group"}}, "attention: gated-group is for windows that are enc"),
     ({"objective": {"discount": {"begin_at": 0.5, "end_at": 0.5}}}, "must come after begin_at, 0.5"),
     ({"training": {"budget": {}}}, "at least one of updates, epochs and minutes"),

@@ -12,7 +12,7 @@ from torch import Tensor
 from focat.config.schema import ModelSettings, WindowSettings
 from focat.corpus.vocabulary import END, SEPARATOR, SPECIALS
 from focat.decoding.requests import Request
-from focat.model import Transformer
+from focat.model import Transformer, model_class
 from focat.windows.batch import PaddedSequences
 from focat.windows.segments import decoder_input, segments_of
 
@@ -23,7 +23,8 @@ def small(words: int, seed: int = 0, shift: Any = 2, scale: float = 3.0, **setti
     torch.manual_seed(seed)
     vocabulary = SPECIALS + words
     windows = WindowSettings(before=2, max_tokens=60)
-    model = Transformer(ModelSettings(**{**sizes, **settings}), windows, vocabulary, vocabulary, shift)
+    chosen = ModelSettings(**{**sizes, **settings})
+    model = model_class(chosen)(chosen, windows, vocabulary, vocabulary, shift)
     for parameter in model.parameters():
         if parameter.dim() == 1:
             torch.nn.init.normal_(parameter, mean=0.5, std=0.5)

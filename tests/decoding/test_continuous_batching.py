@@ -131,10 +131,20 @@ def test_batches_of_all_sizes_one_after_the_other(
 
 
 @pytest.mark.usefixtures("eager_to_downsize")
-@pytest.mark.parametrize("settings", SETTINGS)
-def test_earlier_contents_of_buffers_do_not_matter(settings: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("settings", "features"),
+    [
+        *(
+            (settings, {"attention": "group", "global_layers": (1,), "segment_embeddings": "one-hot"})
+            for settings in SETTINGS
+        ),
+        (SETTINGS[0], {"attention": "gated-group", "global_layers": (1,)}),
+        (SETTINGS[0], {"context": {"hierarchical": True, "of": "both"}}),
+    ],
+)
+def test_earlier_contents_of_buffers_do_not_matter(settings: dict[str, Any], features: dict[str, Any]) -> None:
     """Not even if they were NaN."""
-    models = [small(words=30, scale=2.0, attention="group", global_layers=(1,), segment_embeddings="one-hot")]
+    models = [small(words=30, scale=2.0, **features)]
     some = requests(18)
     wanted = Engine(models, SearchSettings(**settings))(some)
     engine = static_engine(models, **settings)
@@ -147,11 +157,12 @@ def test_earlier_contents_of_buffers_do_not_matter(settings: dict[str, Any]) -> 
                 tensor.fill_(torch.nan if tensor.is_floating_point() else 1)
 
 
-def test_steps_can_be_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("features", [{}, {"context": {"hierarchical": True, "of": "both"}}], ids=["full", "han-joint"])
+def test_steps_can_be_captured(features: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """As a GPU does it: the very operations, on the very tensors, whatever Python would do the next time."""
     monkeypatch.setattr(continuous_batching, "_COLUMNS_MULTIPLE", 32)
     settings = SETTINGS[2]
-    model = small(words=30, scale=2.0, encoder_layers=1, decoder_layers=1)
+    model = small(words=30, scale=2.0, encoder_layers=1, decoder_layers=1, **features)
     engine = static_engine([model], **settings)
     batching = batching_of(engine)
     batching.graphs.capture = tracing(engine)

@@ -23,6 +23,8 @@ SOURCE_ONLY: dict[str, dict[str, Any]] = {
 TARGET_CONTEXT: dict[str, tuple[tuple[int, ...], int | None, dict[str, Any]]] = {
     "context-decoder-2to2": ((1,), None, {"context": {"at": "decoder", "gate": "scalar"}}),
     "cadec": ((1, 2), None, {"second_pass": {"layers": 1}}),
+    "han-decoder": ((1, 2), None, {"context": {"hierarchical": True, "of": "target"}}),
+    "han-joint": ((1,), None, {"context": {"hierarchical": True, "of": "both"}}),
     "zheng-2020": ((1, 2), 3, {"context": {"at": "global-layer"}}),
     "g-transformer": ((1, 2), None, {"attention": "gated-group", "global_layers": [0]}),
 }

@@ -86,9 +86,11 @@ def test_scores_equal_a_loop_over_tokens(system):
         (3, {"attention": "long-short", "positions": "rotary"}),
         (1, {"attention": "group", "encoder_layers": 3, "decoder_layers": 3, "norm": "pre", "positions": "learned"}),
         (3, {"attention": "gated-group", "global_layers": [1]}),
+        (3, {"context": {"hierarchical": True, "of": "both"}, "shift": 0}),
+        (1, {"context": {"at": "global-layer"}, "shift": 0}),
         (0, {"segment_embeddings": "sinusoidal", "segment_embeddings_at": "every-layer", "shift": 100}),
     ],
-    ids=["avg-sequence", "long-short", "group", "gated-group", "every-layer"],
+    ids=["avg-sequence", "long-short", "group", "gated-group", "han-joint", "zheng-2020", "every-layer"],
 )
 def test_together_is_the_same_as_alone(contrast_store, tmp_path, target_before, model):
     """In double precision, so that a difference of any other kind than rounding shows."""

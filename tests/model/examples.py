@@ -8,8 +8,7 @@ import torch
 
 from focat.config.schema import ModelSettings, WindowSettings
 from focat.corpus.vocabulary import END, PAD, SEPARATOR, SPECIALS
-from focat.model import Transformer
-from focat.model.two_pass import TwoPassTransformer
+from focat.model import Transformer, model_class
 from focat.windows.batch import PaddedSequences
 from focat.windows.segments import segments_of
 
@@ -47,9 +46,9 @@ def tiny(
     """A model of two layers in float64, without dropout, whose norms and biases are not the identity."""
     sizes = {"d_model": 16, "d_ff": 24, "heads": 4, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
     torch.manual_seed(seed)
-    kind = TwoPassTransformer if settings.get("second_pass") else Transformer
-    model = kind(
-        ModelSettings(**{**sizes, **settings}),
+    chosen = ModelSettings(**{**sizes, **settings})
+    model = model_class(chosen)(
+        chosen,
         windows or WindowSettings(before=2, max_tokens=40),
         VOCABULARY,
         VOCABULARY,

@@ -104,5 +104,6 @@ def test_recipes_of_compared_systems_say_what_their_names_say():
     assert of("zhang-2018") == (2, 0, "separate", "every-layer", "base")
     assert of("li-2020-outside") == (1, 0, "separate", "encoder-top", "none")
     assert of("li-2020-inside") == (1, 0, "separate", "decoder", "none")
+    assert of("han-decoder") == of("han-joint") == (3, 3, "shared", "encoder-top", "none")
     assert of("zheng-2020") == (3, 1, "shared", "global-layer", "none")
     assert of("context-decoder-2to2") == (1, 1, "shared", "decoder", "none")

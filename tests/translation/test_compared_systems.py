@@ -16,6 +16,7 @@ SYSTEMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "zhang-2018": ({"target_before": 0}, {"context": {"encoder": "separate", "at": "every-layer"}}),
     "context-decoder": ({}, {"context": {"at": "decoder", "gate": "scalar"}}),
     "cadec": ({}, {"second_pass": {"layers": 1}}),
+    "han-joint": ({}, {"context": {"hierarchical": True, "of": "both"}}),
     "zheng-2020": ({"target_before": 1}, {"context": {"at": "global-layer"}}),
     "g-transformer": ({}, {"attention": "gated-group", "encoder_layers": 2, "decoder_layers": 2, "global_layers": [1]}),
 }
@@ -49,8 +50,9 @@ def test_regenerated_context_does_not_depend_on_the_batch(runs: Path, name: str)
     assert all(all(document) for document in together)
 
 
-def test_a_second_pass_decodes_no_context_again(runs: Path) -> None:
-    windows, model = SYSTEMS["cadec"]
+@pytest.mark.parametrize("name", ["cadec", "han-joint"])
+def test_systems_that_translate_sentences_alone_decode_no_context_again(runs: Path, name: str) -> None:
+    windows, model = SYSTEMS[name]
     system = focat.load(tiny_run(runs, windows=windows, model=model).path, "cpu")
-    with pytest.raises(FocatError, match="a second pass reuses the translations before"):
+    with pytest.raises(FocatError, match="this system reuses the translations before; choose reuse"):
         system.translate(DOCUMENTS[0], context="regenerate")

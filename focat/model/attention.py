@@ -6,6 +6,7 @@ Sections 4.5 and 4.6 of the paper look at the weights; training and translation 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,15 @@ torch.backends.cuda.enable_cudnn_sdp(False)
 
 WeightsOut = list[Tensor]
 """A list that layers append their attention weights to, (windows, heads, queries, keys) each."""
+
+
+@dataclass(frozen=True)
+class AttentionWeights:
+    """Weights of every layer, (windows, heads, queries, keys) each. The decoder's query t is what predicts label t."""
+
+    encoder: tuple[Tensor, ...]
+    decoder: tuple[Tensor, ...]
+    cross: tuple[Tensor, ...]
 
 
 def attend(

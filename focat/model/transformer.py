@@ -6,7 +6,7 @@ Teacher forcing (`forward`) and step-by-step decoding (`init_cache`, `decode_ste
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, cast
 
 import torch
@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from focat.config.schema import ModelSettings, WindowSettings
 from focat.corpus.vocabulary import END, PAD, SEPARATOR
 from focat.errors import FocatError
-from focat.model.attention import WeightsOut
+from focat.model.attention import AttentionWeights, WeightsOut
 from focat.model.context import ContextAttention, ContextKeys
 from focat.model.context_encoder import ContextEncoder, decoder_place, encoder_place
 from focat.model.embeddings import Embedded, SegmentEmbedding, hide_words, new_embedding, sum_embeddings
@@ -48,15 +48,6 @@ from focat.windows.segments import decoder_input, segments_of
 # Bias of the logit of a special token that an imported model does not have, so that it is never predicted: far below
 # other logits, and not so far that label smoothing, which averages all logits, would be about it.
 UNUSED_BIAS = -100.0
-
-
-@dataclass(frozen=True)
-class AttentionWeights:
-    """Weights of every layer, (windows, heads, queries, keys) each. The decoder's query t is what predicts label t."""
-
-    encoder: tuple[Tensor, ...]
-    decoder: tuple[Tensor, ...]
-    cross: tuple[Tensor, ...]
 
 
 class Transformer(nn.Module):

@@ -237,11 +237,12 @@ def test_a_window_without_context_is_as_with_a_closed_gate(system: str) -> None:
     assert not torch.allclose(found[0][real[0]], closed[0][real[0]])  # the context does count
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", [*SYSTEMS, "han-joint"])
 def test_windows_of_one_sentence_are_windows_without_context(system: str) -> None:
     """As `--window 1` makes them, of a model that was trained with context."""
     source, target = side(window(3, seed=1), window(2, seed=2)), side(window(2, seed=3), window(3, seed=4))
-    model = build(system)
+    context = SYSTEMS.get(system, {"hierarchical": True, "of": "both"})
+    model = tiny(windows=WindowSettings(before=2, max_tokens=40), context=context)
     found = model(source, target)
     assert torch.isfinite(found).all()
     model.windows = WindowSettings(before=0, max_tokens=40)

@@ -133,13 +133,3 @@ def test_every_weight_of_the_context_learns(of: str) -> None:
     added = {name: p for name, p in model.named_parameters() if name.startswith("context.")}
     assert {name.split(".")[1] for name in added} == ({"target"} if of == "target" else {"target", "top"})
     assert [name for name, p in added.items() if p.grad is None or not p.grad.abs().sum() > 0] == []
-
-
-@pytest.mark.parametrize("of", SIDES)
-def test_windows_of_one_sentence_are_windows_without_context(of: str) -> None:
-    source, target = side(window(3, seed=1), window(2, seed=2)), side(window(2, seed=3), window(3, seed=4))
-    model = build(of)
-    found = model(source, target)
-    assert torch.isfinite(found).all()
-    model.windows = WindowSettings(before=0, max_tokens=40)
-    torch.testing.assert_close(model(source, target), found)

@@ -1,4 +1,4 @@
-"""How far the gates of context attention are open (`model.context`): the share of a token's own representation."""
+"""How far gates are open (`model.context`, `gated-group`): the share of a token's own representation."""
 
 from __future__ import annotations
 

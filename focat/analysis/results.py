@@ -56,8 +56,8 @@ class AttentionResults(JsonResult):
     """By order and stack; `self` is encoder and decoder, `all` all three."""
     stacks: dict[Stack, StackAttention]
     gates: dict[str, float] = Field(default_factory=dict)
-    """Where context is encoded apart (`model.context`): how much of its own representation a token of a current
-    sentence keeps, by the name of the gate."""
+    """Of systems with gates: how much of its own representation a token of a current sentence keeps, by the name of
+    the gate."""
 
 
 class LossMeans(JsonResult):

@@ -103,8 +103,8 @@ def _attention_tables(systems: Systems) -> Iterator[AnalysisTable]:
         )
 
     yield AnalysisTable(
-        "What gates of context attention keep, %",
-        "Of the representation of a current sentence's tokens, what is their own; the rest comes from the context.",
+        "What gates keep, %",
+        "Of the representation of a current sentence's tokens, what is their own; the rest is from context or window.",
         {
             name: {_gate_name(gate): 100 * kept for gate, kept in of.gates.items()}
             for name, of in found.items()
@@ -116,8 +116,10 @@ def _attention_tables(systems: Systems) -> Iterator[AnalysisTable]:
 
 
 def _gate_name(name: str) -> str:
-    """`encoder 6` of encoder.5.context.gate; `top` of the gate after the encoder."""
-    stack, layer, *_ = name.split(".")
+    """`encoder 6` of encoder.5.context.gate, `cross 6` of one between attentions to the source; `top` of the gate after
+    the encoder, `target` of that after the decoder."""
+    stack, layer, module, *_ = name.split(".")
+    stack = "cross" if module == "global_cross_attention" else stack
     return f"{stack} {int(layer) + 1}" if layer.isdecimal() else layer
 
 

@@ -9,10 +9,11 @@ import torch
 from focat.analysis import attention
 from focat.analysis.attention import AttentionTallies, corpus_attention, entropy, read_attention
 from focat.analysis.gates import recorded_gates
-from focat.analysis.results import ENTROPY_ORDERS, STACKS
+from focat.analysis.results import ENTROPY_ORDERS, STACKS, SystemAnalysis
 from focat.corpus.vocabulary import END, SEPARATOR
 from focat.model.context import Gate
 from focat.progress import NULL_PROGRESS
+from focat.reporting.analysis_tables import analysis_tables
 from focat.windows.corpus_windows import cut_windows, gather_batch
 from tests.analysis.corpora import VARIANTS, split, system
 from tests.model.examples import side
@@ -207,3 +208,19 @@ def test_the_second_decoder_of_two_passes_reads_the_current_sentence_alone():
     assert sum(by_distance.values()) == pytest.approx(1)
     assert 0 < by_distance["0"] < 1
     assert record.stacks["decoder"].queries == sum(corpus.target.offsets[1:] - corpus.target.offsets[:-1])
+
+
+def test_every_gate_has_a_column():
+    """One for each attention that has two halves: of the encoder, of the decoder, and to the source."""
+    corpus = split(4, 3)
+    tested = {
+        "g-transformer": system(attention="gated-group", global_layers=(1,)),
+        "han-joint": system(windows={"before": 2}, context={"hierarchical": True, "of": "both"}),
+    }
+    found = {name: corpus_attention(each, corpus, NULL_PROGRESS).results() for name, each in tested.items()}
+    analyses = {name: SystemAnalysis.model_construct(attention=attention) for name, attention in found.items()}
+    (table,) = (each for each in analysis_tables(analyses)["attention"] if each.title == "What gates keep, %")
+    columns = {name: list(values) for name, values in table.values.items()}
+    assert columns == {"g-transformer": ["encoder 2", "decoder 2", "cross 2"], "han-joint": ["top", "target"]}
+    shown = found["g-transformer"].gates["decoder.1.global_cross_attention.gate"]
+    assert table.values["g-transformer"]["cross 2"] == pytest.approx(100 * shown)

@@ -36,9 +36,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def right_by_distance(run: Path, phenomenon: Literal["deixis", "lex_cohesion"]) -> dict[int | None, list[bool]]:
-    """Whether each instance of a generated suite is answered right, by how far back the answer lies."""
+    """Whether each instance of a generated suite is answered right, by how far back the answer lies.
+
+    Of instances that have the same source as the other of their group: a name on the source gives a form of address
+    away, to any system that sees it.
+    """
     system = load_system(run, "cpu")
-    instances = voita_instances(voita_suite(phenomenon, 48, 1000), phenomenon)
+    suite = voita_suite(phenomenon, 96, 1000)
+    groups = [pair for pair in zip(suite[::2], suite[1::2], strict=True) if pair[0]["src"] == pair[1]["src"]]
+    instances = voita_instances([instance for pair in groups for instance in pair], phenomenon)
+    assert {instance.distance for instance in instances} == {1, 2, 3}
     scores = score_instances(system.model, system.tokenizer, instances, ContextConfig.of(system.windows()))
     found: dict[int | None, list[bool]] = {}
     for instance, of_candidates in zip(instances, scores["current-sum"], strict=True):

@@ -1,6 +1,6 @@
 """What the systems that the paper compares with cost in training, beside plain concatenation, in one run.
 
-    python -m benchmarks.compared_systems STORE --preset tiny --batch-tokens 2048 --seconds 5
+    python -m benchmarks.compared_systems STORE model.d_model=128 model.d_ff=512 --batch-tokens 2048 --seconds 2
     python -m benchmarks.compared_systems STORE --device cuda --batch-tokens 32768 --seconds 20
 
 Every recipe trains on the same store, through the real loader, in turns: each gets some seconds in each round, so that
@@ -30,8 +30,9 @@ from focat.training.trainer import Trainer
 from focat.windows.loader import Prefetcher, Update
 
 RECIPES = (
-    *("s4to4", "base", "s4to1", "divide-and-rule-k1", "divide-and-rule-k3", "han", "voita-2018", "zhang-2018"),
-    *("li-2020-outside", "li-2020-inside", "context-decoder-2to2", "cadec"),
+    *("s4to4", "base", "s4to1", "divide-and-rule-k1", "divide-and-rule-k3", "han", "han-decoder", "han-joint"),
+    *("voita-2018", "zhang-2018", "li-2020-outside", "li-2020-inside", "context-decoder-2to2", "zheng-2020", "cadec"),
+    *("ma-2020", "s4to4-group-cd", "g-transformer"),
 )
 
 
@@ -58,7 +59,7 @@ class Measured:
 
 
 def main() -> None:
-    options = _options().parse_args()
+    options = _options().parse_intermixed_args()
     with tempfile.TemporaryDirectory() as folder, init_distributed(options.device) as processes:
         base = _trainer("base", Path(folder) / "base", options, processes)
         base._save()
@@ -89,9 +90,9 @@ def _trainer(name: str, output: Path, options: argparse.Namespace, processes: Pr
         f"training.output_dir={output}",
         f"training.device={options.device}",
         f"training.batch_tokens={options.batch_tokens}",
-        f"model.preset={options.preset}",
         "model.embeddings=shared",
         "training.packing=never",
+        *options.settings,
     ]
     if name != "base":
         overrides.append(f"training.init_from={output.parent.parent / 'base'}")
@@ -103,8 +104,8 @@ def _trainer(name: str, output: Path, options: argparse.Namespace, processes: Pr
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("store")
+    parser.add_argument("settings", nargs="*", help="KEY=VALUE for all systems; recipes have six layers, and need them")
     parser.add_argument("--recipes", default=",".join(RECIPES))
-    parser.add_argument("--preset", default="base")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--batch-tokens", type=int, default=4096)
     parser.add_argument("--seconds", type=float, default=5.0)

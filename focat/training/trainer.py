@@ -141,7 +141,7 @@ class Trainer:
             self._captured = CapturedStep(self.step, self.master_weights, self._autocast, progress, several)
 
         self._skipped = torch.zeros(2, device=self.device)  # since the last checkpoint, and in a row
-        self._tokens = 0
+        self._tokens, self._buckets_settled = 0, False
         self._signals = StopSignals()
 
     # ---------------------------------------------------------------------------------------------------- the loop
@@ -197,6 +197,8 @@ class Trainer:
             group["lr"] = rate
         if not self.model.training:
             self.model.train()
+        if self.processes.distributed and not self._buckets_settled:
+            self._settle_buckets(update, weight)
         if self._captured is None:
             self.master_weights.zero_grad()
         # The gradient is the sum over all processes, per token of the whole update; DDP takes their mean.
@@ -232,6 +234,16 @@ class Trainer:
         for name, parameter in self.parameters.items() if self.ema else ():
             self.ema[name].lerp_(parameter.detach(), step_size)
         return rate, discount
+
+    def _settle_buckets(self, update: Update, discount: Tensor) -> None:
+        """Run a backward pass whose gradient is not used: DDP regroups its buckets after the first one.
+
+        Sums of more than two gradients depend on them, so a resumed run would begin with others."""
+        batch = update.batches[0].to(str(self.device))
+        with self._autocast():
+            self.step(batch.source, batch.target, discount)[0].backward()
+        self.master_weights.accumulate_gradients()
+        self._buckets_settled = True
 
     def _advance(self, update: Update) -> bool:
         """Count an update; return whether a process was asked to stop."""

@@ -4,12 +4,13 @@
 #   make docs    set up, then build the documentation into site/; a broken link is an error
 #   make wheel   build the wheel, install it into an empty environment and train and translate with it
 #   make soak    set up, then kill and fuzz every command for MINUTES (10), with SEED (1) and WORKERS (one for each core)
+#   make cluster set up, then translate with Ray, and kill an actor while it does
 #   make bench   set up, then run every benchmark that runs on this machine
 PYTHON ?= python3
 VENV   := .venv
 RUN    := $(VENV)/bin
 
-.PHONY: demo test tests lint docs wheel soak bench clean
+.PHONY: demo test tests lint docs wheel soak cluster bench clean
 
 demo: $(VENV)/.installed
 	$(RUN)/focat demo
@@ -38,6 +39,9 @@ MINUTES ?= 10
 SEED    ?= 1
 soak: $(VENV)/.installed
 	$(RUN)/python -m tests.soak --minutes $(MINUTES) --seed $(SEED) $(if $(WORKERS),--workers $(WORKERS)) --out soak
+
+cluster: $(VENV)/.installed-ray
+	FOCAT_CLUSTER=1 $(RUN)/pytest -n 0 tests/test_ray.py
 
 bench: $(VENV)/.installed-bench
 	$(RUN)/python -m benchmarks

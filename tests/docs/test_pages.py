@@ -24,6 +24,7 @@ SKIPPED = {
     "FOCAT_DEMO": "needs a whole demo",
     "python -m benchmarks": "measures for minutes",
     'reproduce("demo"': "trains for minutes",
+    "import ray": "needs the extra `ray`; tests/test_ray.py",
     "from transformers": "needs the extra `interop`; tests/interop/test_windows.py",
     "import ctranslate2": "needs the extra `interop`; tests/interop/test_windows.py",
     "--to ct2": "needs the extra `interop`; tests/interop/test_export.py",

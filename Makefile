@@ -4,7 +4,7 @@
 #   make docs    set up, then build the documentation into site/; a broken link is an error
 #   make wheel   build the wheel, install it into an empty environment and train and translate with it
 #   make soak    set up, then kill and fuzz every command for MINUTES (10), with SEED (1) and WORKERS (one for each core)
-#   make cluster set up, then translate with Ray, and kill an actor while it does
+#   make cluster set up, then lose an actor of Ray that translates, and one of two agents of torchrun that train
 #   make bench   set up, then run every benchmark that runs on this machine
 PYTHON ?= python3
 VENV   := .venv
@@ -41,7 +41,7 @@ soak: $(VENV)/.installed
 	$(RUN)/python -m tests.soak --minutes $(MINUTES) --seed $(SEED) $(if $(WORKERS),--workers $(WORKERS)) --out soak
 
 cluster: $(VENV)/.installed-ray
-	FOCAT_CLUSTER=1 $(RUN)/pytest -n 0 tests/test_ray.py
+	FOCAT_CLUSTER=1 $(RUN)/pytest -n 0 tests/test_ray.py tests/training/test_elastic.py
 
 bench: $(VENV)/.installed-bench
 	$(RUN)/python -m benchmarks

@@ -43,7 +43,7 @@ def test_named_options_exist(tmp_path: Path) -> None:
         "inspect",
     )
     known = "".join(focat(tmp_path, command, "--help").stdout for command in commands)
-    foreign = {"--nproc-per-node"}  # of torchrun
+    foreign = {"--nproc-per-node", "--requeue"}  # of torchrun and Slurm
     assert {"--results", "--suite", "--window", "--nbest", "--int8"} <= named
     assert not {option for option in named - foreign if option not in known}
 

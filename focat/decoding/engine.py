@@ -82,6 +82,13 @@ class Engine:
         other._use(self._runner.with_settings(settings), self.static, self._stride)
         return other
 
+    def keep_memory_flat(self) -> None:
+        """Let a process that lasts for days use little more memory than after its first minutes, for a little time.
+
+        It holds for all engines over the same weights; see `decoding.linear.PackedLinear`.
+        """
+        self._runner.round_rows()
+
     @property
     def idle(self) -> bool:
         """Whether nothing is queued or being decoded."""

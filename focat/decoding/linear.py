@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from focat.model import Transformer
 
@@ -20,17 +21,36 @@ _ROWS = 64  # typical number of rows, for which the layout is chosen
 
 
 class PackedLinear(nn.Module):
-    """A linear layer whose weights are packed once, instead of in every product."""
+    """A linear layer whose weights are packed once, instead of in every product.
+
+    oneDNN compiles a kernel for each number of rows and keeps it until the process ends, a quarter of a megabyte each.
+    """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
+        self.round_rows = False
+        """Whether rows are added up to one of few numbers: for processes that last, and see all numbers in time."""
         self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), _ROWS)
         self.bias = None if bias is None else bias.detach()
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, inputs) → (…, outputs)."""
+        count = x.shape[:-1].numel()
+        added = rounded_rows(count) - count if self.round_rows else 0
+        if added:
+            rows = F.pad(x.reshape(count, -1), (0, 0, 0, added))  # (rows, inputs)
+            return self._multiply(rows)[:count].view(*x.shape[:-1], -1)
+        return self._multiply(x)
+
+    def _multiply(self, x: Tensor) -> Tensor:
         product: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
         return product
+
+
+def rounded_rows(rows: int) -> int:
+    """The next number of rows that has a kernel: all up to 8, then four for each power of two."""
+    step: int = 1 << max((rows - 1).bit_length() - 3, 0)
+    return -(-rows // step) * step
 
 
 class Int8Linear(nn.Module):

@@ -68,6 +68,13 @@ class ModelRunner:
         other.settings, other.beam = settings, settings.hypotheses
         return other
 
+    def round_rows(self) -> None:
+        """Multiply few different numbers of rows, for whoever shares these models; see `PackedLinear`."""
+        for model, projection in zip(self.models, self.projections, strict=True):
+            for module in (*model.modules(), projection):
+                if isinstance(module, PackedLinear):
+                    module.round_rows = True
+
     def schedule(self, id: int, request: Request) -> ScheduledRequest:
         """Work out what scheduling needs to know about a request."""
         closed, empty = request.prefix_sentences, request.starts_sentence

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from focat.config.schema import SearchSettings
 from focat.corpus.vocabulary import SEPARATOR
 from focat.decoding.engine import Engine
-from focat.decoding.linear import Int8Linear, PackedLinear, can_pack
+from focat.decoding.linear import Int8Linear, PackedLinear, can_pack, rounded_rows
 from focat.decoding.requests import Request
 from tests.decoding.slow_search import scored, small
 from tests.decoding.test_engine import source, tokens_of
@@ -25,6 +25,49 @@ def test_a_packed_layer_is_exact(rows: int, with_bias: bool) -> None:
     weight, x = torch.randn(97, 64, generator=generator), torch.randn(2, rows, 64, generator=generator)
     bias = torch.randn(97, generator=generator) if with_bias else None
     torch.testing.assert_close(PackedLinear(weight, bias)(x), F.linear(x, weight, bias), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [1, 8, 9, 100])
+def test_rows_that_are_added_change_nothing(rows: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    weight, x = torch.randn(97, 64, generator=generator), torch.randn(1, rows, 64, generator=generator)
+    layer = PackedLinear(weight, None)
+    layer.round_rows = True
+    found = layer(x)
+    assert found.shape == (1, rows, 97)
+    torch.testing.assert_close(found, F.linear(x, weight), atol=1e-5, rtol=1e-5)
+
+
+def test_few_numbers_of_rows() -> None:
+    assert [rounded_rows(rows) for rows in (1, 2, 16, 17, 18, 31, 33, 64, 65, 129, 1000)] == [
+        *(1, 2, 16, 20, 20, 32, 40, 64, 80, 160, 1024)
+    ]
+    assert len({rounded_rows(rows) for rows in range(1, 257)}) == 8 + 5 * 4
+    assert all(rows <= rounded_rows(rows) <= rows + rows / 4 for rows in range(1, 5000))
+
+
+@pytest.mark.skipif(not can_pack(small(words=20).float()), reason="this build of torch cannot")
+def test_an_engine_that_lasts_rounds_all_its_products() -> None:
+    """The output projection, too, and in engines with other settings over the same weights."""
+    engine = Engine([small(words=20).float()], SearchSettings())
+    asked: list[int] = []
+    multiply = PackedLinear._multiply
+
+    def noted(layer: PackedLinear, x: torch.Tensor) -> torch.Tensor:
+        asked.append(x.shape[:-1].numel())
+        return multiply(layer, x)
+
+    requests = [Request(source(2, 2, words=20, seed=seed), sentences=2, max_length=8) for seed in range(19)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PackedLinear, "_multiply", noted)
+        exact = engine.with_settings(SearchSettings(beam=3))(requests)
+        assert any(rows != rounded_rows(rows) for rows in asked)
+        asked.clear()
+        engine.keep_memory_flat()
+        found = engine.with_settings(SearchSettings(beam=3))(requests)
+    assert asked
+    assert all(rows == rounded_rows(rows) for rows in asked)
+    assert [best.tokens for [best, *_] in found] == [best.tokens for [best, *_] in exact]
 
 
 def test_only_plain_floats_are_packed() -> None:

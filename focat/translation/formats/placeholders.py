@@ -10,9 +10,10 @@ import re
 from collections import Counter
 from collections.abc import Collection
 
+# Repetitions are bounded where others could share their characters: else a long text would take minutes.
 _PRINTF = (
-    r"%(?:\d+\$)?(?:\(\w+\)|\{\w+\})?[-+#0']*(?:\d+|\*)?(?:\.(?:\d+|\*))?"  # argument, flags, width, precision
-    r"(?:hh?|ll?|[jzLtq])?[diouxXeEfFgGaAcCsSrp@]"
+    r"%(?:\d{1,9}\$)?(?:\(\w+\)|\{\w+\})?[-+#0']{0,9}(?:\d{1,9}|\*)?(?:\.(?:\d{1,9}|\*))?"
+    r"(?:hh?|ll?|[jzLtq])?[diouxXeEfFgGaAcCsSrp@]"  # after argument, flags, width and precision
 )
 _PATTERNS = (
     r"%\{\w+\}",  # Ruby
@@ -23,7 +24,8 @@ _PATTERNS = (
     r"\$?\{\{\s*[\w.]+\s*\}\}|\$?\{[\w.\[\]-]*(?:![rsa])?(?::[^{}\s]*)?\}",  # Mustache; Python, ICU, shell
     r"\$\(?\w+\)?(?=\W|$)(?<!\$\d)",  # shell, make
     r"https?://[^\s<>\"]*[\w/]",
-    r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
+    r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
+    r"\[X\d{1,9}X\]",  # what Weblate puts in the place of its own
 )
 _PLACEHOLDER = re.compile("|".join(f"(?:{pattern})" for pattern in _PATTERNS))
 _WORD = re.compile(r"[^\W_\u2e80-\uffff]")  # a character of a script that has spaces between words

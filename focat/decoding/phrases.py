@@ -77,7 +77,7 @@ class PhraseCompiler:
 
     def __init__(self, boundaries: WordBoundaries) -> None:
         self.boundaries = boundaries
-        self.compile = lru_cache(1 << 12)(self._compile)
+        self.compile = lru_cache(1 << 8)(self._compile)  # long phrases take megabytes
 
     def start(self, phrases: Phrases, segment: int, prefix: Sequence[int]) -> RequiredPhrases:
         """Phrases that a segment of the target must contain, where a prefix of it is given; see `RequiredPhrases`."""

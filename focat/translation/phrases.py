@@ -13,6 +13,7 @@ from focat.translation.chunks import Chunk
 from focat.translation.terminology import Term, occurrences
 
 _CARRIER = "("  # a phrase after it has the tokens that it has after any punctuation, without a space
+_MAX_CHARACTERS = 500  # a longer form is not enforced: states of its automaton times tokens would fill the memory
 
 
 class PhraseEncoder:
@@ -35,7 +36,7 @@ class PhraseEncoder:
         found: list[list[tuple[tuple[int, ...], ...]]] = [[] for _ in chunks]
         starts = [chunk.start for chunk in chunks]
         for forms, position in (*_located(required, text), *terms):
-            tokens = self.encode(forms)
+            tokens = self.encode(tuple(form for form in forms if len(form) <= _MAX_CHARACTERS))
             if tokens:
                 last = max(bisect.bisect_right(starts, position) - 1, 0)
                 found[bisect.bisect_left(starts, starts[last])].append(tokens)  # of the chunks of a word, the first

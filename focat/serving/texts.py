@@ -83,10 +83,12 @@ def _inline_segment(text: str, language: str, ignored: Sequence[str]) -> FileSeg
     spelling = Spelling()
     parts: list[Part] = []
     kept: list[Token] = []  # an element that is left alone, so far
+    depth = 0  # of elements of its name
     for token in tokens(text):
         if kept or (token.kind == "open" and token.name in ignored):
             kept.append(token)
-            depth = sum((each.kind == "open") - (each.kind == "close") for each in kept if each.name == kept[0].name)
+            if token.name == kept[0].name:
+                depth += (token.kind == "open") - (token.kind == "close")
             if not depth:
                 parts.append(Tag("".join(each.text for each in kept), "single"))
                 kept = []

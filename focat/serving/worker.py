@@ -72,27 +72,34 @@ class Lane:
     def step(self) -> list[tuple[Ticket, Event]]:
         """Decode a wave, or a few tokens of it on a GPU; returns what has finished."""
         wave = Wave(self._wave_tokens)
+        events: list[tuple[Ticket, Event]] = []
         while self.ready and not wave.full:
             document = self.ready.popleft()
-            job = None if document.ticket.cancelled else self.translator.jobs.next_job(document)
+            try:
+                job = None if document.ticket.cancelled else self.translator.jobs.next_job(document)
+                if job is not None:
+                    self.driver.submit(job)
+            except Exception as error:  # of this document; all others go on
+                document.ticket.cancelled, job = True, None
+                events.append((document.ticket, _logged(error)))
             if job is None:
                 self._open.pop(id(document), None)
                 continue
             wave.add(job)
             if not document.busy:  # without target context, sentences do not wait for each other
                 self.ready.append(document)
-        for job in wave.jobs:
-            self.driver.submit(job)
-        events: list[tuple[Ticket, Event]] = []
-        for job in self.driver.step():
-            served = job.document
-            assert isinstance(served, ServedDocument)
-            events += self._take_finished(served)
-            if self.translator.reuse:
-                self.ready.append(served)
+        try:
+            for job in self.driver.step():
+                served = job.document
+                assert isinstance(served, ServedDocument)
+                events += self._take_finished(served)
+                if self.translator.reuse:
+                    self.ready.append(served)
+        except Exception as error:  # the engine has dropped all that was being decoded; what comes next may fare better
+            events += self._drop_all(_logged(error))
         return events
 
-    def drop_all(self, error: Exception) -> list[tuple[Ticket, Event]]:
+    def _drop_all(self, error: Exception) -> list[tuple[Ticket, Event]]:
         """Give up all documents; returns the error for each request."""
         failed = {id(document.ticket): document.ticket for document in self._open.values()}
         self._open.clear()
@@ -115,8 +122,11 @@ class Worker(threading.Thread):
 
     def __init__(self, translator: Translator, name: str) -> None:
         super().__init__(name=f"focat-{name}", daemon=True)
+        self.windows = translator.windows
+        """Of the translator: those of the run, or smaller or larger ones."""
         self.nbest = translator.settings.beam
         """Most alternatives that can be had of a sentence."""
+        translator.engine.keep_memory_flat()
         tokens = translator.engine.batch_tokens if translator.engine.static else WAVE_TOKENS
         self._best = Lane(translator, tokens)
         self._several = Lane(translator.with_nbest(self.nbest), tokens)
@@ -159,19 +169,25 @@ class Worker(threading.Thread):
             self._stopping = True
         elif isinstance(item, Ticket):
             lane = self._best if item.nbest == 1 else self._several
-            _deliver(lane.add(item))
+            try:
+                _deliver(lane.add(item))
+            except Exception as error:
+                item.cancelled = True
+                _deliver([(item, _logged(error))])
         else:
             item()
 
     def _step(self, lane: Lane) -> None:
-        try:
-            events = lane.step()
-        except Exception as error:  # the engine has dropped all that was being decoded; others may fare better
-            if not isinstance(error, FocatError):
-                _LOGGER.exception("decoding failed")
-            events = lane.drop_all(error)
+        events = lane.step()
         self._last_wave = len(events)
         _deliver(events)
+
+
+def _logged(error: Exception) -> Exception:
+    """The error, which is logged unless a user can do something about it."""
+    if not isinstance(error, FocatError):
+        _LOGGER.error("decoding failed", exc_info=error)
+    return error
 
 
 def _deliver(events: list[tuple[Ticket, Event]]) -> None:

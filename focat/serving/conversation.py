@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from focat.serving.clients import Client
 from focat.serving.service import ServedRun, Service
 from focat.serving.texts import TextKind, TranslatableText, read_text, run_by_size, split_context
 from focat.serving.ticket import DocumentSentence
@@ -20,7 +21,7 @@ from focat.translation.sentence import InputSentence
 class TextRequest:
     """Texts of one client."""
 
-    client: str
+    client: Client
     run: ServedRun
     texts: Sequence[str]
     context: str | None = None

@@ -130,7 +130,7 @@ class DeepLApi:
         return JSONResponse({"character_count": self._characters[self._counted(request)], "character_limit": _LIMIT})
 
     def _counted(self, request: Request) -> str:
-        return identify(request, self._service.options.keys) if self._service.options.keys else ""
+        return identify(request, self._service.options.keys).owner if self._service.options.keys else ""
 
 
 def _kind(body: DeepLBody) -> TextKind:

@@ -39,6 +39,10 @@ class ExplainedSentence:
         ]
         return cls([i for i, _, _ in pairs], [source for _, source, _ in pairs], [target for _, _, target in pairs])
 
+    def last(self, count: int) -> ExplainedSentence:
+        """Without all but the last sentences."""
+        return ExplainedSentence(self.indices[-count:], self.source[-count:], self.target[-count:])
+
 
 def explain(model: Model, sentence: ExplainedSentence) -> dict[str, object]:
     """What mattered for a translation, in the window in which the model sees it.
@@ -53,6 +57,7 @@ def explain(model: Model, sentence: ExplainedSentence) -> dict[str, object]:
         ApiError: the sentence fits into no window; attention over all of it would take time and memory without bound.
     """
     tokenizer, windows = model.tokenizer, model.system.windows()
+    sentence = sentence.last(1 + windows.before)  # no window has more of them
     source_lengths = [len(tokenizer.source.encode(text)) for text in sentence.source]
     target_lengths = [len(tokenizer.target.encode(text)) for text in sentence.target]
     longest = max(source_lengths[-1], target_lengths[-1]) + 1

@@ -71,18 +71,14 @@ def text_of(segments: Sequence[FileSegment]) -> FileText:
     return FileText(sentences, inner)
 
 
-def aligned(model: Model, sentences: Sequence[Sentence], translations: Sequence[str]) -> list[Translation]:
-    """Translations as a file takes them: with an alignment of words where it has tags to put back around them."""
-    source, target = model.tokenizer.source, model.tokenizer.target
-    found = []
-    for given, translation in zip(map(as_input, sentences), map(on_one_line, translations), strict=True):
-        alignment = None
-        if given.align and translation:
-            text = on_one_line(given.text)
-            tokens = source.encode(text), target.encode(translation)
-            alignment = align_words(model.models[0], model.tokenizer, text, translation, [tokens])
-        found.append(Translation(given.text, translation, alignment=alignment))
-    return found
+def align_sentence(model: Model, sentence: Sentence, translation: str) -> Translation:
+    """A translation as a file takes it: with an alignment of words where it has tags to put back around them."""
+    given, translation, alignment = as_input(sentence), on_one_line(translation), None
+    if given.align and translation:
+        text = on_one_line(given.text)
+        tokens = model.tokenizer.source.encode(text), model.tokenizer.target.encode(translation)
+        alignment = align_words(model.models[0], model.tokenizer, text, translation, [tokens])
+    return Translation(given.text, translation, alignment=alignment)
 
 
 def written(segments: Sequence[FileSegment], translations: Sequence[Translation]) -> bytes:

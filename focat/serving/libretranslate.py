@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from focat.config.explain import short_text
 from focat.serving.bodies import LenientBody, check_fields, read_fields
-from focat.serving.clients import identify
+from focat.serving.clients import Client, identify
 from focat.serving.conversation import TextRequest, translate_texts
 from focat.serving.detection import Detected, detect
 from focat.serving.errors import ApiError
@@ -204,7 +204,7 @@ class LibreTranslateApi:
             }
         )
 
-    def _client(self, request: Request, key: str | None, session: str | None = None, status: int = 403) -> str:
+    def _client(self, request: Request, key: str | None, session: str | None = None, status: int = 403) -> Client:
         return identify(request, self._service.options.keys, key, session, status)
 
     def _run(self, source: str, target: str, texts: list[str]) -> tuple[ServedRun, Detected | None]:

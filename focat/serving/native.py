@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from pydantic import Field, NonNegativeInt, PositiveInt, TypeAdapter, ValidationError
 from starlette.concurrency import run_in_threadpool
@@ -18,16 +19,17 @@ from starlette.routing import Route
 
 from focat.errors import FocatError
 from focat.serving.bodies import StrictBody, read_json
-from focat.serving.clients import identify
+from focat.serving.clients import Client, identify
 from focat.serving.errors import ApiError
 from focat.serving.explain import ExplainedSentence, explain
-from focat.serving.files import aligned, file_of, read_form, text_field, text_of, written
+from focat.serving.files import align_sentence, file_of, read_form, text_field, text_of, written
 from focat.serving.service import ServedRun, Service
 from focat.serving.texts import run_by_size, split_text
 from focat.serving.ticket import DocumentSentence, Ticket
 from focat.translation.result import Translation
-from focat.translation.sentence import InputSentence, as_input
+from focat.translation.sentence import InputSentence, Sentence, as_input
 
+_REQUIRED_CHARACTERS = 2_000  # of all phrases of a sentence, which are compiled to an automaton
 _KEEP_ALIVE_SECONDS = 10.0  # between comments in a stream that has nothing to say
 
 
@@ -141,6 +143,7 @@ class NativeApi:
         client = self._client(request)
         body = await read_json(request, DocumentBody)
         run = self._service.run_for(body.source, body.target)
+        self._service.check_size(max(len(body.sentences or ()), len(body.context)))
         document = await run_by_size(len(body.text or ""), _read, body, run)
         id = body.id or uuid.uuid4().hex
         head = {"id": id, "source": run.source, "target": run.target}
@@ -204,7 +207,8 @@ class NativeApi:
         alone = [[DocumentSentence.of(body.sentences[body.index])]]
         async with self._service.ticket(client, run, alone) as ticket:
             (translation,) = await self._service.in_time(ticket.translations())
-        found = await self._service.in_time(run.call(lambda: explain(run.model, sentence)))
+        with self._admitted(client, 1 + run.before):
+            found = await self._service.in_time(run.call(lambda: explain(run.model, sentence)))
         return JSONResponse({"index": body.index, "alone": translation.text, **found})
 
     async def files(self, request: Request) -> Response:
@@ -225,7 +229,7 @@ class NativeApi:
 
     async def export(self, request: Request) -> Response:
         """A file, sent again, with translations in place of its sentences."""
-        self._client(request)
+        client = self._client(request)
         form = await read_form(request)
         file, run = await file_of(form), self._run_of(form)
         try:
@@ -237,22 +241,38 @@ class NativeApi:
         if len(translations) != len(sentences):
             problem = f"translations: the file has {len(sentences)} sentences, and there are {len(translations)}"
             raise ApiError(400, problem, "translations")
-        filled = await self._service.in_time(run.call(lambda: aligned(run.model, sentences, translations)))
+        with self._admitted(client, len(sentences)):
+            filled = await self._service.in_time(_aligned(run, sentences, translations))
         content = await run_in_threadpool(written, segments, filled)
         return Response(content, media_type="application/octet-stream")
+
+    @contextmanager
+    def _admitted(self, client: Client, sentences: int) -> Iterator[None]:
+        """Count work that is no translation for as long as it takes."""
+        release = self._service.admit(client, sentences)
+        try:
+            yield
+        finally:
+            release()
 
     def _run_of(self, form: FormData) -> ServedRun:
         return self._service.run_for(text_field(form, "source"), text_field(form, "target"))
 
-    def _client(self, request: Request) -> str:
+    def _client(self, request: Request) -> Client:
         return identify(request, self._service.options.keys, session=request.headers.get("x-session"), status=401)
 
 
 def _described(run: ServedRun) -> dict[str, object]:
-    windows = run.model.settings.windows
+    windows = run.worker.windows
     reuse = windows.target[0] > 0
     return {"id": run.id, "source": run.source, "target": run.target, "window": windows.size, "reuse": reuse,
             "nbest": run.worker.nbest}  # fmt: skip
+
+
+async def _aligned(run: ServedRun, sentences: Sequence[Sentence], translations: Sequence[str]) -> list[Translation]:
+    """Translations as a file takes them; between two sentences, the worker may do what else it has to."""
+    pairs = zip(sentences, translations, strict=True)
+    return [await run.call(partial(align_sentence, run.model, *pair)) for pair in pairs]
 
 
 def _event(name: str, data: dict[str, object]) -> str:
@@ -278,6 +298,9 @@ def _read(body: DocumentBody, run: ServedRun) -> _Document:
         raise ApiError(400, f"required: {len(body.required)} for {len(sentences)} sentences", "required")
     if any(not form.strip() for phrases in body.required for forms in phrases for form in forms or [""]):
         raise ApiError(400, "required: a phrase has no form, or an empty one", "required")
+    if any(sum(len(form) for forms in phrases for form in forms) > _REQUIRED_CHARACTERS for phrases in body.required):
+        raise ApiError(400, f"required: at most {_REQUIRED_CHARACTERS} characters for a sentence", "required")
+    breaks = set(body.breaks)
     fixed = [*body.translations, *[None] * (len(sentences) - len(body.translations))]
     required = [*body.required, *[[]] * (len(sentences) - len(body.required))]
     first = [
@@ -286,7 +309,7 @@ def _read(body: DocumentBody, run: ServedRun) -> _Document:
     ]
     parts = [first]
     for i, (sentence, translation, phrases) in enumerate(zip(sentences, fixed, required, strict=True)):
-        if i in body.breaks:
+        if i in breaks:
             parts.append([])
         read = InputSentence(sentence, tuple(map(tuple, phrases)), translation=translation)
         parts[-1].append(DocumentSentence(read, i >= body.start))

@@ -14,6 +14,7 @@ from typing import TypeVar
 from focat.api import Model
 from focat.config.explain import short_text
 from focat.errors import FocatError, ParameterError
+from focat.serving.clients import Client
 from focat.serving.detection import Detected, detect
 from focat.serving.errors import ApiError
 from focat.serving.languages import same_language
@@ -48,10 +49,10 @@ class ServedRun:
     @property
     def before(self) -> int:
         """Sentences of context that a sentence may have."""
-        return self.model.settings.windows.before
+        return self.worker.windows.before
 
     async def call(self, function: Callable[[], Result]) -> Result:
-        """Run a function in the thread of the run's worker."""
+        """Run a function in the thread of the run's worker; not if nobody waits for its result any more."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
 
@@ -60,6 +61,8 @@ class ServedRun:
                 set(value)
 
         def run() -> None:
+            if future.done():
+                return
             try:
                 result = function()
             except Exception as error:
@@ -80,12 +83,12 @@ class Service:
         """Whether the server finishes what it has, and takes on nothing new."""
         self.waiting = 0
         """Sentences that are not answered yet."""
-        self._waiting_of: Counter[str] = Counter()  # the same for each client
+        self._waiting_of: Counter[str] = Counter()  # the same for each owner of clients
         self.metrics = Metrics()
         self.metrics.watch("focat_waiting_sentences", "Sentences that are not answered yet", lambda: self.waiting)
         self.metrics.watch("focat_remembered_clients", "Clients whose sentences are kept", lambda: len(self.memory))
         self.memory = Memory(options.remember)
-        self._tickets: dict[tuple[str, str], Ticket] = {}  # by client and id
+        self._tickets: dict[tuple[Client, str], Ticket] = {}  # by client and id
 
     def run_for(self, source: str | None, target: str | None) -> ServedRun:
         """The run for a language pair; a language that is not given may be any.
@@ -126,7 +129,7 @@ class Service:
     @asynccontextmanager
     async def ticket(
         self,
-        client: str,
+        client: Client,
         run: ServedRun,
         documents: Sequence[Sequence[DocumentSentence]],
         nbest: int = 1,
@@ -144,14 +147,12 @@ class Service:
         if nbest > run.worker.nbest:
             raise ApiError(400, f"nbest: at most {run.worker.nbest}, the beam of this run", "nbest")
         ticket = Ticket(documents, nbest)
-        self._admit(client, ticket)
         key = client, id or uuid.uuid4().hex
         if key in self._tickets:
-            raise ApiError(409, f"id: {id} is being translated already; choose another", "id")
-        self._tickets[key] = ticket
-        self._count(client, ticket.sentences)
+            raise ApiError(409, f"id: {short_text(key[1])} is being translated already; choose another", "id")
         # A client that is slow to read its answer does not count as one that waits for it.
-        ticket.on_finished = release = _once(lambda: self._count(client, -ticket.sentences))
+        ticket.on_finished = release = self.admit(client, ticket.sentences)
+        self._tickets[key] = ticket
         try:
             run.worker.submit(ticket)
             if self.options.log_text:
@@ -165,12 +166,12 @@ class Service:
             del self._tickets[key]
             release()
 
-    def _count(self, client: str, sentences: int) -> None:
+    def _count(self, owner: str, sentences: int) -> None:
         """Add to what waits."""
         self.waiting += sentences
-        self._waiting_of[client] += sentences
-        if not self._waiting_of[client]:
-            del self._waiting_of[client]
+        self._waiting_of[owner] += sentences
+        if not self._waiting_of[owner]:
+            del self._waiting_of[owner]
 
     async def in_time(self, work: Awaitable[Result]) -> Result:
         """Wait for a result.
@@ -187,7 +188,7 @@ class Service:
         """The error of a request that takes too long."""
         return ApiError(504, f"not translated within {self.options.timeout:g} seconds; send less, or try again later")
 
-    def cancel(self, client: str, id: str) -> None:
+    def cancel(self, client: Client, id: str) -> None:
         """Cancel a request.
 
         Raises:
@@ -198,16 +199,32 @@ class Service:
             raise ApiError(404, "id: nothing of this id is being translated", "id")
         ticket.cancel()
 
-    def _admit(self, client: str, ticket: Ticket) -> None:
-        options = self.options
+    def admit(self, client: Client, sentences: int) -> Callable[[], None]:
+        """Take on work that counts for so many sentences; returns what ends it, and may be called again.
+
+        Raises:
+            ApiError: too much, too much at once, or the server is stopping.
+        """
+        options, owner = self.options, client.owner
         if self.stopping:
             raise ApiError.later(503, "the server is stopping; try again in a moment", 5)
-        if ticket.sentences > options.max_sentences:
-            raise ApiError(413, f"{ticket.sentences} sentences are too many; send at most {options.max_sentences}")
-        if self._waiting_of[client] + ticket.sentences > options.max_client:
+        self.check_size(sentences)
+        if self._waiting_of[owner] + sentences > options.max_client:
             raise ApiError.later(429, "too many of your sentences are waiting; send more when these are answered", 5)
-        if self.waiting + ticket.sentences > options.max_queue:
+        if self.waiting + sentences > options.max_queue:
             raise ApiError.later(503, "too many sentences are waiting; try again later", 10)
+        self._count(owner, sentences)
+        return _once(lambda: self._count(owner, -sentences))
+
+    def check_size(self, sentences: int) -> None:
+        """Refuse a request of too many sentences.
+
+        Raises:
+            ApiError: it has more than the limit.
+        """
+        most = self.options.max_sentences
+        if sentences > most:
+            raise ApiError(413, f"{sentences} sentences are too many; send at most {most}")
 
 
 def _log_text(run: ServedRun, ticket: Ticket) -> None:

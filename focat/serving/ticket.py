@@ -10,6 +10,8 @@ from focat.serving.errors import ApiError
 from focat.translation.result import Translation
 from focat.translation.sentence import InputSentence, Sentence, as_input
 
+_COUNTED_CHARACTERS = 1_000  # a longer sentence counts as several
+
 
 @dataclass(frozen=True)
 class DocumentSentence:
@@ -35,7 +37,10 @@ class Ticket:
     def __init__(self, documents: Sequence[Sequence[DocumentSentence]], nbest: int = 1) -> None:
         self.documents, self.nbest = documents, nbest
         self.wanted = sum(sentence.wanted for document in documents for sentence in document)
-        self.sentences = sum(map(len, documents))
+        self.sentences = sum(
+            1 + len(each.sentence.text) // _COUNTED_CHARACTERS for document in documents for each in document
+        )
+        """What it counts for in limits: its sentences, and more for those that are as long as several."""
         self.cancelled = False
         """Set when nobody waits for the answer any more: the worker drops what is not decoded yet."""
         self.loop = asyncio.get_running_loop()

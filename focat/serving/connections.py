@@ -1,4 +1,4 @@
-"""Connections that do not wait for ever: uvicorn's, with a clock for the head of a request."""
+"""Connections that do not wait for ever, and are not too many: uvicorn's, with a clock for the head of a request."""
 
 from __future__ import annotations
 
@@ -15,8 +15,13 @@ class TimedConnection(H11Protocol):
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the clock."""
+        """Start the clock; close the connection if there are far too many.
+
+        uvicorn answers requests on more than `limit_concurrency` connections by 503, but keeps the connections.
+        """
         super().connection_made(transport)
+        if self.limit_concurrency is not None and len(self.connections) > 2 * self.limit_concurrency:
+            transport.abort()
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
 
     def data_received(self, data: bytes) -> None:

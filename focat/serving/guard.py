@@ -19,6 +19,7 @@ from focat.serving.errors import ApiError
 from focat.serving.service import Service
 
 _READING_SECONDS = 60.0  # in which a client must have read its answer, after the time for the answer itself
+_MAX_BODIES = 32  # of the greatest size, that all requests together may keep in memory
 _LOGGER = logging.getLogger("focat.serving")
 CONTENT_POLICY = "; ".join(
     (
@@ -32,6 +33,7 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",  # translations are not for the disk of a browser or a proxy
 }
 
 
@@ -40,6 +42,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._service, self._options = app, service, service.options
+        self._held = 0  # bytes of the bodies of all requests that are not answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -47,6 +50,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         start, status = time.monotonic(), 499  # the client has gone, if there is no other
+        parts: list[bytes] = []
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -60,23 +64,23 @@ class Guard:
             await send(message)
 
         try:
-            body = await self._read(scope, receive)
-            if body is not None:
-                await self._answer(scope, body, receive, send_with_headers)
+            if await self._read(scope, receive, parts):
+                await self._answer(scope, b"".join(parts), receive, send_with_headers)
         except ApiError as error:
             response = error.response(scope["path"])
             response.headers["Connection"] = "close"  # the rest of the body is not read
             await response(scope, receive, send_with_headers)
         finally:
+            self._held -= sum(map(len, parts))
             self._service.metrics.observe(scope["method"], scope["path"], status, time.monotonic() - start)
 
-    async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
-        """The body of a request; None if the client has gone before its end."""
+    async def _read(self, scope: Scope, receive: Receive, parts: list[bytes]) -> bool:
+        """Read the body of a request into a list; False if the client has gone before its end."""
         most = self._options.max_body
         too_large = ApiError(413, f"the request is too large; send at most {most} bytes")
         if any(name == b"content-length" and int(value) > most for name, value in scope["headers"]):
             raise too_large
-        parts, size = [], 0
+        size = 0
         deadline = time.monotonic() + self._options.read_timeout
         while True:
             try:
@@ -84,13 +88,16 @@ class Guard:
             except asyncio.TimeoutError:
                 raise ApiError(408, "the request did not arrive in time; send it faster") from None
             if message["type"] == "http.disconnect":
-                return None
+                return False
             parts.append(message.get("body", b""))
             size += len(parts[-1])
+            self._held += len(parts[-1])
             if size > most:
                 raise too_large
+            if self._held > _MAX_BODIES * most:
+                raise ApiError.later(503, "too many large requests at once; try again later", 10)
             if not message.get("more_body", False):
-                return b"".join(parts)
+                return True
 
     async def _answer(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         """Run the application with the body that was read; it is cancelled when the client goes."""
@@ -125,7 +132,7 @@ class Guard:
         try:
             await self._app(scope, receive, send_and_note)
         except Exception:
-            _LOGGER.exception("%s %s failed", scope["method"], scope["path"])
+            _LOGGER.exception("%s %r failed", scope["method"], scope["path"])  # a path may have line breaks
             if not started:
                 await ApiError(500, "the server has failed; its log says why").response(scope["path"])(
                     scope, receive, send

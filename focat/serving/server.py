@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +23,8 @@ from focat.serving.options import ServeOptions
 from focat.serving.service import ServedRun, Service
 from focat.serving.worker import Worker
 
-_MAX_CONNECTIONS = 2000  # more are answered with 503
+_MAX_CONNECTIONS = 2000  # more are answered with 503, twice as many closed
+_OTHER_FILES = 200  # that a process has open beside its connections
 
 
 def serve(
@@ -47,6 +49,7 @@ def serve(
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     logging.getLogger("focat.serving").setLevel(logging.INFO)
+    _allow_connections()
     with listen(options) as listening:
         served = load_runs(runs, device, overrides, window, beam, int8)
         with started(served, options) as service:
@@ -118,6 +121,15 @@ def listen(options: ServeOptions) -> socket.socket:
     # Connections inherit it. Else the end of an answer waits until the client has acknowledged its beginning.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
+
+
+def _allow_connections() -> None:
+    """Let the process have as many connections open as it accepts, as far as the system lets it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * _MAX_CONNECTIONS + _OTHER_FILES
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def load_runs(

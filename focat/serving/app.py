@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Scope
 
 from focat.serving.apertium import ApertiumApi
 from focat.serving.deepl import DeepLApi
@@ -24,6 +24,16 @@ from focat.serving.reference import FOLDER, openapi, reference_page
 from focat.serving.service import Service
 
 PAGE = Path(__file__).parent / "page"
+
+
+class Page(StaticFiles):
+    """The files of the page; a browser asks each time whether one has changed, and so shows a new version at once."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """A file, or 304 if the browser has it."""
+        response = await super().get_response(path, scope)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
 
 
 def build_app(service: Service) -> ASGIApp:
@@ -64,7 +74,7 @@ def build_app(service: Service) -> ASGIApp:
         *ApertiumApi(service).routes(),
     ]
     service.metrics.know({route.path for route in routes})
-    page = Mount("/", StaticFiles(directory=PAGE, html=True, check_dir=False))
+    page = Mount("/", Page(directory=PAGE, html=True, check_dir=False))
     cors = Middleware(
         CORSMiddleware, allow_origins=list(options.cors), allow_methods=["*"], allow_headers=["*"], max_age=3600
     )

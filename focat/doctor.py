@@ -26,6 +26,7 @@ _EXTRAS = {  # of focat: a package that each installs, and what it is for
     "serve": ("starlette", "focat serve"),
     "parquet": ("pyarrow", "corpora in Parquet files and in datasets of Hugging Face"),
     "interop": ("ctranslate2", "focat export --to ct2, and benchmarks beside other toolkits"),
+    "ray": ("ray", "focat.ray, which translates and scores documents on a cluster"),
 }
 
 

@@ -27,6 +27,8 @@ def main() -> None:
         _run("train_speed", str(store), "--preset", "small", "--seconds", "30")
         _run("busy_machine", "--rounds", "1")
         _run("score_speed")
+        if sys.platform == "linux":
+            _run("growth", "corpus", "documents", "windows", "processes")
         few = ("--preset", "small", "--documents", "16", "--sentences", "2", "--batches", "32")
         _run("translate_speed", str(store), *few, "--systems", "hf-marian,regenerate,reuse")
 

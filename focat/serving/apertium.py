@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from focat.serving.clients import identify
@@ -34,13 +36,15 @@ class ApertiumApi:
         client = identify(request, self._service.options.keys, query.get("key"), query.get("session"))
         run = self._service.run_for(source, target)
         (found,) = await translate_texts(self._service, TextRequest(client, run, [query["q"]], kind="xml"))
-        return JSONResponse(_answer({"translatedText": found.text}))
+        return _answer({"translatedText": found.text})
 
     async def pairs(self, request: Request) -> Response:
         """The language pairs."""
         pairs = [{"sourceLanguage": run.source, "targetLanguage": run.target} for run in self._service.runs]
-        return JSONResponse(_answer(pairs))
+        return _answer(pairs)
 
 
-def _answer(data: object) -> dict[str, object]:
-    return {"responseStatus": 200, "responseDetails": None, "responseData": data}
+def _answer(data: object) -> Response:
+    """The answer in the order and with the blanks of Apertium's, which old versions of OmegaT look for."""
+    content = {"responseData": data, "responseDetails": None, "responseStatus": 200}
+    return Response(json.dumps(content), media_type="application/json")

@@ -37,7 +37,12 @@ async def read_json(request: Request, model: type[Body]) -> Body:
 
 
 async def read_fields(request: Request) -> dict[str, Any]:
-    """The fields of a body of JSON or of a form; a field that a form has several times is a list."""
+    """The fields of a body of JSON or of a form; a field that a form has several times is a list.
+
+    Without a body, they are those of the address: LibreTranslate takes them there, and some clients send them so.
+    """
+    if request.query_params and not await request.body():
+        return _collected(request.query_params.multi_items())
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/x-www-form-urlencoded":
         return _urlencoded(await request.body())

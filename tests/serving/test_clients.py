@@ -133,6 +133,18 @@ def test_apertium(server: RunningServer, model: Model) -> None:
     assert found["responseStatus"] == 200
     assert found["responseData"]["translatedText"] == model.translate(["Tom sleeps."])[0]
     assert server.request("GET", "/translate?q=Tom").status_code == 400
+    answer = server.request("GET", "/translate?q=Tom%20sleeps.&langpair=en|de&session=omegat").text
+    before, _, rest = answer.partition('{"translatedText": "')  # as version 3.6 of OmegaT finds it
+    assert before == '{"responseData": '
+    assert rest.partition('"}')[0] == json.dumps(model.translate(["Tom sleeps."])[0])[1:-1]
+
+
+def test_fields_in_the_address(server: RunningServer) -> None:
+    """As deep-translator sends them, with an empty body."""
+    fields = {"q": "Tom sleeps.", "source": "en", "target": "de", "format": "text", **session("address")}
+    found = server.request("POST", "/translate", params=fields)
+    assert found.json() == server.post("/translate", {**fields, **session("body")}).json()
+    assert server.request("POST", "/translate").status_code == 400
 
 
 def test_texts_of_several_sentences_keep_their_form(server: RunningServer, model: Model) -> None:
@@ -214,7 +226,7 @@ def test_mark_up_and_placeholders_stay_whole(server: RunningServer) -> None:
     assert tags(found) == tags(page)
     assert [element.tag for element in html.fromstring(found).iter()] == [e.tag for e in html.fromstring(page).iter()]
     assert "<pre>not this</pre>" in found
-    messages = ["Hello {name}!", "%d files in %s", "%s", "Visit https://example.org/a?b=1 now."]
+    messages = ["Hello {name}!", "%d files in %s", "%s", "[X6X] in [X12X]", "Visit https://example.org/a?b=1 now."]
     found = server.post("/translate", {**body, "q": messages, "format": "text"}).json()["translatedText"]
     assert found[2] == "%s"
     for message, translation in zip(messages, found, strict=True):

@@ -23,7 +23,7 @@ from pathlib import Path
 from benchmarks.serve_load import Client, free_port, memory_mib, process
 from focat.hardware import hardware
 
-_SESSION_REQUESTS = 50  # requests of a session, after which a client begins another one
+_SESSION_REQUESTS = 50  # requests of all clients together, after which each begins another session
 
 
 async def send_all(url: str, pid: int, clients: int, requests: int) -> None:

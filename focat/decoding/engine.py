@@ -83,7 +83,7 @@ class Engine:
         return other
 
     def keep_memory_flat(self) -> None:
-        """Let a process that lasts for days use little more memory than after its first minutes, for a little time.
+        """Let a process that lasts use no more memory than after its first minutes, for a tenth more time in products.
 
         It holds for all engines over the same weights; see `decoding.linear.PackedLinear`.
         """

@@ -46,7 +46,11 @@ def beam_topk(totals: Tensor, logits: Tensor, mask: NextTokenMask) -> Selection:
     the first `beam` of all, as in the authors' code. 2 · beam are enough: each hypothesis ends at most once.
     """
     beam = totals.shape[1]
-    normaliser = logits.logsumexp(-1, keepdim=True)  # (windows, beam, 1)
+    normaliser: Tensor | float
+    if logits.is_cuda:
+        normaliser = logits.logsumexp(-1, keepdim=True)  # (windows, beam, 1)
+    else:  # one kernel, where the logarithm of the sum is four passes
+        logits, normaliser = logits.log_softmax(-1), 0.0
     closing = logits[..., END : SEPARATOR + 1].clone()  # (windows, beam, 2)
     words, ids = top_words(logits, 2 * beam)  # (windows, beam, 2 · beam)
     tokens = torch.cat((ids, torch.full_like(ids[..., :1], END), torch.full_like(ids[..., :1], SEPARATOR)), -1)

@@ -31,6 +31,7 @@ from focat.model import Transformer
 from focat.model.two_pass import TwoPassTransformer
 
 _STRIDE = 2  # steps between two checks of which windows are finished
+_PRUNE = 3  # the KV cache is pruned when one in so many of its columns is free
 _BATCH_TOKENS, _BATCH_TOKENS_GPU, _MAX_BATCH_TOKENS = 16_384, 65_536, 262_144
 _BATCH_SHARE = 1 / 8  # of a GPU's memory
 
@@ -180,6 +181,8 @@ class SortedBatching:
             found += self._runner.collect(state.search, finished.nonzero()[:, 0])
             if 0 < num_live < len(finished):
                 state = state.keep(torch.from_numpy(compaction_order(~finished.cpu().numpy())))
+            for cache in state.caches:
+                cache.prune(cache.length // _PRUNE)
         return found
 
 

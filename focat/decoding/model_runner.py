@@ -30,6 +30,7 @@ from focat.decoding.scheduler import micro_batches
 from focat.decoding.selection import Selector, beam_topk, sample
 from focat.errors import FocatError, ParameterError
 from focat.model import EncoderOutput, Transformer, TreeKVCache
+from focat.model.kv_cache import CAPACITY_STEP
 from focat.windows.batch import PaddedSequences
 from focat.windows.segments import segments_of
 from focat.windows.splitmix64 import splitmix64
@@ -104,7 +105,7 @@ class ModelRunner:
         max_length = max(scheduled.max_length for scheduled in requests)
         batch = PrefillBatch.collate(plain).to(self.device)
         parts = [self._read(batch.view(*part)) for part in micro_batches(requests)]
-        columns = 1 + max(len(request.prefix) for request in plain) + self.beam * max_length
+        columns = 1 + max(len(request.prefix) for request in plain) + self.beam * min(max_length, CAPACITY_STEP)
         caches = [
             TreeKVCache.concatenate(of_model, columns) for of_model in zip(*(part[0] for part in parts), strict=True)
         ]

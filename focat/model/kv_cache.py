@@ -221,6 +221,25 @@ class TreeKVCache:
         self.write_pos.zero_()
         self.length = 0
 
+    def prune(self, least: int) -> None:
+        """Remove nodes that are on no branch any more, if at least so many columns become free.
+
+        Hypotheses that were given up leave such nodes behind, and attention would compute scores for them.
+        """
+        live = self.ancestor_mask[..., : self.length].any(1)  # (windows, columns)
+        columns = int(live.sum(1).amax())  # of the window that has most
+        if self.length - columns < max(least, 1):
+            return
+        kept = (~live).byte().argsort(dim=1, stable=True)[:, :columns]  # those on a branch first, in their order
+        rows = (kept + self.capacity * torch.arange(len(kept), device=kept.device)[:, None]).flatten()
+        for layer in self.self_kv:
+            for nodes in layer:  # (windows, capacity, heads, head width)
+                nodes[:, :columns] = nodes.flatten(0, 1).index_select(0, rows).view_as(nodes[:, :columns])
+        self.opened_segments[:, :columns] = self.opened_segments.gather(1, kept)
+        self.ancestor_mask[..., :columns] = self.ancestor_mask.gather(2, kept[:, None].expand(-1, self.beam, -1))
+        self.write_pos.fill_(columns)
+        self.length = columns
+
     def compact(self, columns: int, length: int) -> None:
         """Keep the newest columns alone, moved so that they end at `length`; no hypothesis may have older ones."""
         old, new = slice(self.length - columns, self.length), slice(length - columns, length)

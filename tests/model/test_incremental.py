@@ -127,6 +127,34 @@ def test_rows_of_a_beam_share_their_source() -> None:
         torch.testing.assert_close(model.decode_step(cache, tokens[kept, 4:5]), forced[kept, 4:5])
 
 
+@pytest.mark.parametrize("settings", [{}, {"attention": "group", "global_layers": (1,)}, {"positions": "rotary"}])
+def test_nodes_of_abandoned_hypotheses_are_removed(settings: dict[str, Any]) -> None:
+    """Two rows for each window; one of them is abandoned after three tokens, and in two windows again after four."""
+    source, _ = pair()
+    windows = [window(*n, seed=seed) for seed, n in enumerate([(2, 3), (1, 4), (3, 2), (5,), (1, 1, 1), (4, 1)])]
+    target = side(*windows, current=[2, 2, 0, 0, 1, 1])
+    model = tiny(3, **settings)
+    memory = model.encode(source)
+    tokens = decoder_input(target).tokens[:, :5].clone()
+    cache = model.init_cache(memory, beam=2)
+    model.decode_step(cache, tokens[:, :3])
+    first, second = torch.tensor([1, 1, 2, 2, 4, 4]), torch.tensor([0, 0, 2, 3, 5, 5])
+    cache.reorder(first)
+    tokens[:, :3] = tokens[first, :3]
+    model.decode_step(cache, tokens[:, 3:4])
+    cache.reorder(second)
+    tokens[:, :4] = tokens[second, :4]
+    cache.prune(least=4)
+    assert cache.length == 8  # the second window has five nodes on its branches, and so three columns are free
+    cache.prune(least=3)
+    assert (cache.length, int(cache.write_pos)) == (5, 5)
+    forced = model.decode(
+        memory.select(torch.tensor([0, 0, 1, 1, 2, 2])),
+        PaddedSequences(tokens, decoder_side_segments(tokens), target.current),
+    )
+    torch.testing.assert_close(model.decode_step(cache, tokens[:, 4:5]), forced[:, 4:5])
+
+
 def decoder_side_segments(tokens: Tensor) -> Tensor:
     """The start symbol is in segment 0; a loop counts separators."""
     return torch.tensor([[int((row[:t] == 3).sum()) if row[t] else -1 for t in range(len(row))] for row in tokens])

@@ -39,8 +39,10 @@ SYSTEMS = (
     "ctranslate2-prefix",
     "regenerate",
     "regenerate-int8",
+    "regenerate-bfloat16",
     "reuse",
     "reuse-int8",
+    "reuse-bfloat16",
 )
 
 
@@ -115,15 +117,15 @@ def _measure(system: str, options: argparse.Namespace) -> Figures:
     documents = _documents(options)
     if options.threads:
         torch.set_num_threads(options.threads)
-    int8 = system.endswith("int8")
+    name, _, short = system.partition("-")  # regenerate-int8: with the setting int8
     runs: dict[int, Callable[[int], int]] = {}  # batch size → translate so many documents
     live = options.at_a_time
     if system.startswith("re"):
-        run = _focat(system.partition("-")[0], options, int8)
+        run = _focat(name, options, short)
         runs[live or 0] = lambda count: sum(map(run, _groups(documents[:count], live or count)))
     else:
         hf = system == "hf-marian"
-        translate = _marian(options) if hf else _ctranslate2(options, int8, system.endswith("prefix"))
+        translate = _marian(options) if hf else _ctranslate2(options, short == "int8", short == "prefix")
         if live:
             runs[live] = lambda count: sum(
                 translate(list(turn)) for group in _groups(documents[:count], live) for turn in zip(*group, strict=True)
@@ -179,7 +181,7 @@ def _sorted(sentences: list[Sentence], size: int, foreseen: bool) -> Iterator[li
     return (order[i : i + size] for i in range(0, len(order), size))
 
 
-def _focat(context: str, options: argparse.Namespace, int8: bool) -> Callable[[list[list[Sentence]]], int]:
+def _focat(context: str, options: argparse.Namespace, short: str) -> Callable[[list[list[Sentence]]], int]:
     import torch
 
     from focat.config.schema import ModelSettings, SearchSettings, WindowSettings
@@ -197,7 +199,10 @@ def _focat(context: str, options: argparse.Namespace, int8: bool) -> Callable[[l
         model.output_weight[[END, SEPARATOR]] = 0.0  # nothing ends before its time
     if options.device == "cuda":
         model.to("cuda", torch.bfloat16)
-    engine = Engine([model], SearchSettings(beam=options.beam, batch_tokens=options.batch_tokens, int8=int8))
+    engine = Engine(
+        [model],
+        SearchSettings(beam=options.beam, batch_tokens=options.batch_tokens, **({short: True} if short else {})),
+    )
     sentences = options.before + 1
 
     def decode(first: list[Request], follow: Callable[[int, list[Hypothesis]], Request | None]) -> None:

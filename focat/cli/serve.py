@@ -42,9 +42,8 @@ def serve_command(
     log_text: Annotated[bool, opt.flag("--log-text", "Also log the texts of requests.")] = False,
     window: opt.WindowSize = None,
     beam: opt.Beam = None,
-    int8: Annotated[
-        bool, opt.flag("--int8", "On a CPU: twice as fast with eight-bit integers, a little less exact.")
-    ] = False,
+    int8: opt.Int8 = False,
+    bfloat16: opt.Bfloat16 = False,
     device: opt.DeviceName = "auto",
 ) -> None:
     """Translate for other programs over HTTP, as LibreTranslate and DeepL do, and on a page; keeps context."""
@@ -53,6 +52,7 @@ def serve_command(
         import uvicorn  # noqa: F401
     except ImportError:
         raise FocatError("serve: needs packages that are not installed; `pip install 'focat[serve]'`") from None
+    from focat.config.schema import SearchOptions
     from focat.serving.options import ServeOptions
     from focat.serving.server import serve
 
@@ -76,7 +76,8 @@ def serve_command(
         log_text=log_text,
     )
     paths = [Path(folder) for folder in folders]
-    serve(paths, options, print_line, device, overrides, window, beam, int8 or None)
+    search = SearchOptions(beam=beam, int8=int8 or None, bfloat16=bfloat16 or None)
+    serve(paths, options, print_line, device, overrides, window, search)
 
 
 def read_keys(path: Path | None) -> frozenset[str]:

@@ -75,9 +75,8 @@ def translate_command(
     temperature: Annotated[float | None, typer.Option(help="With --sample: below 1 is less daring.")] = None,
     top_p: Annotated[float | None, typer.Option(help="With --sample: draw from the likeliest of this mass.")] = None,
     seed: Annotated[int | None, typer.Option(help="With --sample: another seed is another draw.")] = None,
-    int8: Annotated[
-        bool, opt.flag("--int8", "On a CPU: twice as fast with eight-bit integers, a little less exact.")
-    ] = False,
+    int8: opt.Int8 = False,
+    bfloat16: opt.Bfloat16 = False,
     batch_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of a batch.")] = None,
     device: opt.DeviceName = "auto",
     overwrite: opt.Overwrite = False,
@@ -128,6 +127,7 @@ def translate_command(
         top_p=top_p,
         seed=seed,
         int8=int8 or None,
+        bfloat16=bfloat16 or None,
         batch_tokens=batch_tokens,
     )
     progress = opt.progress_shown(quiet or to_terminal)

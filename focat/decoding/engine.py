@@ -78,7 +78,7 @@ class Engine:
         self._next_id = 0
 
     def with_settings(self, settings: SearchSettings) -> Engine:
-        """Another engine over the same prepared weights; `int8` stays as it is."""
+        """Another engine over the same prepared weights; `int8` and `bfloat16` stay as they are."""
         other = copy.copy(self)
         other._use(self._runner.with_settings(settings), self.static, self._stride)
         return other

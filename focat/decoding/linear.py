@@ -1,8 +1,9 @@
 """Linear layers for decoding on CPUs, where a step multiplies few rows with all weights of the decoder.
 
 `PackedLinear` stores its weights in the layout of oneDNN: the same floats, and the same result but for rounding.
-`Int8Linear` computes with eight-bit integers: half the time, a quarter of the memory. Weights have a scale for each
-output and inputs one for each token, so that the result of a token does not depend on its batch.
+`Bfloat16Linear` multiplies numbers of sixteen bits, on CPUs that have instructions for it. `Int8Linear` computes with
+eight-bit integers: half the time, a quarter of the memory. Weights have a scale for each output and inputs one for each
+token, so that the result of a token does not depend on its batch.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from focat.config.schema import SearchSettings
 from focat.model import Transformer
 
 _ROWS = 64  # typical number of rows, for which the layout is chosen
@@ -53,6 +55,18 @@ def rounded_rows(rows: int) -> int:
     return -(-rows // step) * step
 
 
+class Bfloat16Linear(PackedLinear):
+    """A packed linear layer that multiplies in bfloat16. Sums are float32, and are rounded to bfloat16 at the end."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__(weight.bfloat16(), None)
+        self.added = None if bias is None else bias.detach()
+
+    def _multiply(self, x: Tensor) -> Tensor:
+        product = super()._multiply(x.bfloat16()).float()
+        return product if self.added is None else product.add_(self.added)
+
+
 class Int8Linear(nn.Module):
     """A linear layer that computes with eight-bit integers."""
 
@@ -88,17 +102,26 @@ def can_pack(model: Transformer) -> bool:
     return plain and has_onednn and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
 
 
-def replace_linear(
-    linear: Callable[[Tensor, Tensor | None], nn.Module], model: Transformer
-) -> tuple[Transformer, Callable[[Tensor], Tensor]]:
-    """A copy of the model with other linear layers, and its output projection as such a layer.
+def has_bfloat16() -> bool:
+    """Whether this CPU and this build of torch multiply in bfloat16."""
+    has_onednn: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return has_onednn and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
-    All other weights are shared with the model. It keeps its own output projection, which is that of its embeddings.
+
+def replace_linear(model: Transformer, settings: SearchSettings) -> tuple[Transformer, Callable[[Tensor], Tensor]]:
+    """A copy of the model with linear layers as the settings ask for, and its output projection as such a layer.
+
+    With `bfloat16` the projection stays float32: rounded logits would make hypotheses equal that are not. All other
+    weights are shared with the model. It keeps its own output projection, which is that of its embeddings.
     """
+    linear: type[nn.Module] = PackedLinear
+    if settings.int8 or settings.bfloat16:
+        linear = Int8Linear if settings.int8 else Bfloat16Linear
+    projection = PackedLinear if settings.bfloat16 else linear
     kept = {id(tensor): tensor for tensor in model.parameters()}  # shared, not copied
     changed = copy.deepcopy(model, kept)
     for module in list(changed.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, nn.Linear):
                 setattr(module, name, linear(child.weight, child.bias))
-    return changed, linear(model.output_weight, model.output_bias)
+    return changed, projection(model.output_weight, model.output_bias)

@@ -22,7 +22,7 @@ from focat.decoding.beam import IDLE, BeamSearch, BeamState
 from focat.decoding.buffers import BucketShape, DecodeBuffers, PrefillBatch, SearchState, to_device_async
 from focat.decoding.constraints import min_length
 from focat.decoding.cuda_graphs import CudaGraphRunner
-from focat.decoding.linear import Int8Linear, PackedLinear, can_pack, replace_linear
+from focat.decoding.linear import PackedLinear, can_pack, has_bfloat16, replace_linear
 from focat.decoding.phrase_search import PhraseSearch, PhraseState
 from focat.decoding.phrases import PhraseCompiler
 from focat.decoding.requests import Hypothesis, Request, ScheduledRequest
@@ -56,15 +56,20 @@ class ModelRunner:
         self.settings, self.beam = settings, settings.hypotheses
         self.device = models[0].output_weight.device
         self._find_boundaries = boundaries
-        if settings.int8 and self.device.type != "cpu":
-            raise FocatError("decoding.int8: only CPUs compute with eight-bit integers here; leave it out on a GPU")
+        self._check_precision()
         if settings.int8 or all(map(can_pack, self.models)):
-            linear = Int8Linear if settings.int8 else PackedLinear
-            replaced = [replace_linear(linear, model) for model in self.models]
+            replaced = [replace_linear(model, settings) for model in self.models]
             self.models, self.projections = map(list, zip(*replaced, strict=True))
 
+    def _check_precision(self) -> None:
+        on_cpu = self.device.type == "cpu"
+        if self.settings.int8 and not on_cpu:
+            raise FocatError("decoding.int8: only CPUs compute with eight-bit integers here; leave it out on a GPU")
+        if self.settings.bfloat16 and not (on_cpu and has_bfloat16() and all(map(can_pack, self.models))):
+            raise FocatError("decoding.bfloat16: only CPUs that have bfloat16 compute with it here; leave it out")
+
     def with_settings(self, settings: SearchSettings) -> ModelRunner:
-        """The same prepared models under other settings; `int8` stays as it is."""
+        """The same prepared models under other settings; `int8` and `bfloat16` stay as they are."""
         other = copy.copy(self)
         other.settings, other.beam = settings, settings.hypotheses
         return other

@@ -15,6 +15,7 @@ from types import FrameType
 import uvicorn
 
 from focat.api import load
+from focat.config.schema import SearchOptions
 from focat.errors import FocatError, ParameterError
 from focat.serving.app import build_app
 from focat.serving.connections import TimedConnection
@@ -34,15 +35,15 @@ def serve(
     device: str = "auto",
     overrides: Sequence[str] = (),
     window: int | None = None,
-    beam: int | None = None,
-    int8: bool | None = None,
+    search: SearchOptions | None = None,
 ) -> None:
     """Serve runs until the process is told to stop (SIGTERM, Ctrl-C).
 
     Args:
         runs: folders, one for each language pair.
         say: told in lines when the server is ready, and that it has stopped.
-        window: sentences in a window; `beam` and `int8` are settings of the search. None is as the run has it.
+        window: sentences in a window; as the run has it if None.
+        search: settings of the search that differ from those of the runs.
 
     Raises:
         FocatError: a run cannot be loaded, two have the same pair, or the port is taken.
@@ -51,7 +52,7 @@ def serve(
     logging.getLogger("focat.serving").setLevel(logging.INFO)
     _allow_connections()
     with listen(options) as listening:
-        served = load_runs(runs, device, overrides, window, beam, int8)
+        served = load_runs(runs, device, overrides, window, search or {})
         with started(served, options) as service:
             pairs = ", ".join(f"{run.source} to {run.target}" for run in served)
             say(f"serving {pairs} on {url_of(listening)}")
@@ -137,14 +138,13 @@ def load_runs(
     device: str,
     overrides: Sequence[str],
     window: int | None,
-    beam: int | None,
-    int8: bool | None,
+    search: SearchOptions,
 ) -> list[ServedRun]:
     """Load the runs to serve; the parameters are those of `serve`."""
     served: list[ServedRun] = []
     for path in runs:
         model = load(path, device, overrides)
-        translator = model.translator(context="reuse", window=window, beam=beam, int8=int8)
+        translator = model.translator(context="reuse", window=window, **search)
         worker = Worker(translator, path.name)
         run = ServedRun(_unused_name(path, served), model, worker)
         for other in served:

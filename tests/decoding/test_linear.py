@@ -1,4 +1,4 @@
-"""Linear layers for CPUs: packed ones give the same numbers, eight-bit integers nearly, whatever the batch."""
+"""Linear layers for CPUs: packed ones give the same numbers, short ones nearly, whatever the batch."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from torch.nn import functional as F
 from focat.config.schema import SearchSettings
 from focat.corpus.vocabulary import SEPARATOR
 from focat.decoding.engine import Engine
-from focat.decoding.linear import Int8Linear, PackedLinear, can_pack, rounded_rows
+from focat.decoding.linear import Bfloat16Linear, Int8Linear, PackedLinear, can_pack, has_bfloat16, rounded_rows
 from focat.decoding.requests import Request
+from focat.errors import FocatError
 from tests.decoding.slow_search import scored, small
 from tests.decoding.test_engine import source, tokens_of
 from tests.model.examples import MARIAN
@@ -88,27 +89,47 @@ def test_packed_layers_find_what_the_model_says(variant: dict[str, Any]) -> None
     assert all(map(torch.equal, before, model.parameters()))  # the model itself stays as it was
 
 
-def test_an_eight_bit_layer_is_nearly_exact_and_independent_of_its_batch() -> None:
+needs_bfloat16 = pytest.mark.skipif(not has_bfloat16(), reason="this CPU has no bfloat16")
+SHORT = [pytest.param("int8", Int8Linear, 0.04), pytest.param("bfloat16", Bfloat16Linear, 0.01, marks=needs_bfloat16)]
+"""Setting, layer, and its largest relative error."""
+
+
+@pytest.mark.parametrize(("setting", "kind", "limit"), SHORT)
+def test_a_short_layer_is_nearly_exact_and_independent_of_its_batch(
+    setting: str, kind: type[Int8Linear | Bfloat16Linear], limit: float
+) -> None:
     generator = torch.Generator().manual_seed(0)
     weight, bias = torch.randn(96, 64, generator=generator), torch.randn(96, generator=generator)
     x = torch.randn(5, 3, 64, generator=generator) * torch.logspace(-3, 3, 5)[:, None, None]
-    layer, wanted = Int8Linear(weight, bias), F.linear(x, weight, bias)
+    layer, wanted = kind(weight, bias), F.linear(x, weight, bias)
     error = (layer(x) - wanted).norm(dim=-1) / (wanted - bias).norm(dim=-1)
-    assert error.max() < 0.04  # of large and small tokens alike
+    assert error.max() < limit  # of large and small tokens alike
     assert torch.equal(layer(x[1:2, :1]), layer(x)[1:2, :1])
 
 
 @pytest.mark.parametrize("variant", [{}, MARIAN])
-def test_eight_bit_layers_find_nearly_what_floats_find(variant: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("setting", "kind", "limit"), SHORT)
+def test_short_layers_find_nearly_what_floats_find(
+    setting: str, kind: type[Int8Linear | Bfloat16Linear], limit: float, variant: dict[str, Any]
+) -> None:
     model = small(words=20, scale=1.0, **variant).float()
     before = [parameter.clone() for parameter in model.parameters()]
     requests = [
         Request(source(2, 2, words=20, seed=seed), prefix=[6, 7, SEPARATOR], sentences=2, max_length=8)
         for seed in range(6)
     ]
-    found = Engine([model], SearchSettings(int8=True))(requests)
+    engine = Engine([model], SearchSettings(**{setting: True}))
+    assert any(isinstance(module, kind) for module in engine.models[0].modules())
+    found = engine(requests)
     for request, [best] in zip(requests, found, strict=True):
-        assert best.log_probability == pytest.approx(sum(scored([model], request, best.tokens)), rel=0.1)
-    alone = Engine([model], SearchSettings(int8=True, batch_tokens=1))(requests)
+        assert best.log_probability == pytest.approx(sum(scored([model], request, best.tokens)), rel=2.5 * limit)
+    alone = Engine([model], SearchSettings(**{setting: True, "batch_tokens": 1}))(requests)
     assert tokens_of(alone) == tokens_of(found)
     assert all(map(torch.equal, before, model.parameters()))  # the model itself stays as it was
+
+
+def test_refused_where_it_cannot_be() -> None:
+    with pytest.raises(FocatError, match=r"decoding.bfloat16: only CPUs that have bfloat16 .* leave it out"):
+        Engine([small(words=20).double()], SearchSettings(bfloat16=True))
+    with pytest.raises(ValueError, match="int8 and bfloat16 exclude each other"):
+        SearchSettings(int8=True, bfloat16=True)

@@ -41,7 +41,7 @@ class RunningServer:
 def running(*runs: Path, beam: int | None = None, window: int | None = None, **options: Any) -> Iterator[RunningServer]:
     """A server for these runs, on any free port."""
     chosen = ServeOptions(**{"port": 0, "stop_timeout": 10, **options})
-    served = load_runs(runs, "cpu", (), window, beam, None)
+    served = load_runs(runs, "cpu", (), window, {"beam": beam})
     with listen(chosen) as listening, started(served, chosen) as service:
         server = HttpServer(service)
         thread = threading.Thread(target=server.run, args=([listening],))

@@ -81,7 +81,7 @@ def test_what_it_refuses(launcher: Launcher, run: Path, tmp_path: Path) -> None:
     assert refused.startswith(f"--port 127.0.0.1:{port}: cannot listen there")
     assert launcher.refused(tmp_path, "serve", run, "--keys", tmp_path / "missing").startswith("--keys ")
     with pytest.raises(FocatError, match="as run-0 does; serve one run for each pair"):
-        load_runs([run, run], "cpu", (), None, None, None)
+        load_runs([run, run], "cpu", (), None, {})
     (tmp_path / "keys").write_text("# comment\n\nfirst\n second \n")
     assert read_keys(tmp_path / "keys") == {"first", "second"}
     (tmp_path / "keys").write_text("# comment\n")

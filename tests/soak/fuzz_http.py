@@ -52,7 +52,7 @@ def _server(run: Path) -> tuple[str, int]:
     if run not in _servers:
         options = ServeOptions(port=0, max_body=100_000, max_sentences=50, timeout=_SECONDS)
         listening = _running.enter_context(listen(options))
-        server = HttpServer(_running.enter_context(started(load_runs([run], "cpu", (), None, None, None), options)))
+        server = HttpServer(_running.enter_context(started(load_runs([run], "cpu", (), None, {}), options)))
         threading.Thread(target=server.run, args=([listening],), daemon=True).start()
         while not server.started:
             time.sleep(0.002)

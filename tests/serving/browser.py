@@ -58,7 +58,7 @@ class Browser:
 
     def _console(self, message: Any) -> None:
         if message.type in ("error", "warning"):
-            self.wrong.append(f"console: {message.text}")
+            self.wrong.append(f"console: {message.text} {message.location['url']}")
 
     def _request(self, asked: str, url: str) -> None:
         if not asked.startswith((url, "blob:", "data:")):

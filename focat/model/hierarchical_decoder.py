@@ -57,11 +57,16 @@ class HierarchicalDecoderTransformer(SentenceDecoder):
 
     @torch.no_grad()
     def decode_step(
-        self, cache: TreeKVCache, tokens: Tensor, columns: int | None = None, last_only: bool = False
+        self,
+        cache: TreeKVCache,
+        tokens: Tensor,
+        columns: int | None = None,
+        last_only: bool = False,
+        branches: Tensor | None = None,
     ) -> Tensor:
         """Run the decoder over the next tokens of each hypothesis; see `Transformer.decode_step`."""
         rows, new = tokens.shape
-        inputs = self.step_inputs(cache, tokens, columns)
+        inputs = self.step_inputs(cache, tokens, columns, branches)
         *layers, words = inputs.cached.layers
         states = self.step_states(cache, inputs, layers, cache.cross_kv)
         keys_values = words.append(*self._top.project_kv(states))

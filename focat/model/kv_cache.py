@@ -113,16 +113,21 @@ class TreeKVCache:
         """Columns allocated."""
         return self.ancestor_mask.shape[2]
 
-    def append(self, tokens: Tensor, columns: int | None = None) -> AttentionInputs:
+    def append(self, tokens: Tensor, columns: int | None = None, branches: Tensor | None = None) -> AttentionInputs:
         """Add a node for each of the new tokens.
 
         Args:
             tokens: (rows, new); PAD is on no branch.
             columns: attention spans so many columns; by default those in use, and the cache grows as needed.
+            branches: (windows, new, new) True where a token, the second, is on the branch of another, or that token.
+                For an empty cache with one row to a window, whose tokens are a whole tree: nothing can follow it.
+                By default, the new tokens of a row are one branch.
 
         Returns:
             What self-attention needs to compute the representations of the new tokens.
         """
+        if branches is not None:
+            return self._append_tree(tokens, branches)
         windows, beam, _ = self.ancestor_mask.shape
         new = tokens.shape[1]
         if columns is None:
@@ -144,6 +149,14 @@ class TreeKVCache:
         self.length += beam * new
         layers = [LayerKV(keys, values, write_columns, columns) for keys, values in self.self_kv]
         return AttentionInputs(mask[:, None], self.opened_segments[:, :columns], opened.reshape(windows, -1), layers)
+
+    def _append_tree(self, tokens: Tensor, branches: Tensor) -> AttentionInputs:
+        nodes = tokens.shape[1]
+        self._grow(nodes)
+        write_columns = torch.arange(nodes, device=tokens.device)
+        opened = (branches & (tokens == SEPARATOR)[:, None]).sum(-1)  # (windows, nodes)
+        layers = [LayerKV(keys, values, write_columns, nodes) for keys, values in self.self_kv]
+        return AttentionInputs(branches[:, None], opened, opened, layers)
 
     def reorder(self, rows: Tensor) -> None:
         """Continue row i from the hypothesis of row rows[i], which must be of the same window."""

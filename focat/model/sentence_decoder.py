@@ -78,10 +78,12 @@ class SentenceDecoder(Transformer):
         behind = source.current[:, None] - source.segments
         return own_sentence_mask(distance, behind, padding_mask((source.segments >= 0) & (behind >= 0)))
 
-    def step_inputs(self, cache: TreeKVCache, tokens: Tensor, columns: int | None) -> StepInputs:
+    def step_inputs(
+        self, cache: TreeKVCache, tokens: Tensor, columns: int | None, branches: Tensor | None
+    ) -> StepInputs:
         """Add the next tokens, (rows, new), to a cache; see `Transformer.decode_step`."""
         windows = cache.current.shape[0]
-        inputs = cache.append(tokens, columns)
+        inputs = cache.append(tokens, columns, branches)
         same = inputs.query_segments[:, :, None] == inputs.key_segments[:, None]  # (windows, queries, columns)
         own = inputs.mask & same[:, None]
         real = tokens.reshape(windows, -1) != PAD

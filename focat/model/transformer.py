@@ -43,7 +43,7 @@ from focat.model.positions import (
     shifted_positions,
 )
 from focat.windows.batch import PackedSequences, PaddedSequences, Sequences
-from focat.windows.segments import decoder_input, segments_of
+from focat.windows.segments import decoder_input, segments_of, tree_segments
 
 # Bias of the logit of a special token that an imported model does not have, so that it is never predicted: far below
 # other logits, and not so far that label smoothing, which averages all logits, would be about it.
@@ -284,7 +284,12 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def decode_step(
-        self, cache: TreeKVCache, tokens: Tensor, columns: int | None = None, last_only: bool = False
+        self,
+        cache: TreeKVCache,
+        tokens: Tensor,
+        columns: int | None = None,
+        last_only: bool = False,
+        branches: Tensor | None = None,
     ) -> Tensor:
         """Run the decoder over the next tokens of each hypothesis, and add them to the cache.
 
@@ -293,24 +298,29 @@ class Transformer(nn.Module):
             tokens: (rows, new). PAD is skipped, so that prefixes of different lengths can be read together.
             columns: attention spans so many columns of the cache, in use or not, so that shapes stay the same.
             last_only: compute the last position alone; for one hypothesis to a window.
+            branches: if given, the cache is empty and each row of tokens is a tree; see `TreeKVCache.append`.
 
         Returns:
             (rows, new, width), as teacher forcing would give it, or (rows, 1, width); undefined on PAD.
         """
         rows, new = tokens.shape
         windows = cache.current.shape[0]
-        segments = segments_of(tokens)  # (rows, new), counted from the first of the new tokens, as positions are
-        shift = cache.shift.repeat_interleave(cache.beam, output_size=rows)
-        lengths, separators = cache.lengths.view(-1), cache.num_separators.view(-1)
-        positions = shifted_positions(segments, shift) + (lengths + separators * shift)[:, None]
-        segments = torch.where(segments < 0, segments, segments + separators[:, None])
+        if branches is None:
+            segments = segments_of(tokens)  # (rows, new), counted from the first of the new tokens, as positions are
+            shift = cache.shift.repeat_interleave(cache.beam, output_size=rows)
+            lengths, separators = cache.lengths.view(-1), cache.num_separators.view(-1)
+            positions = shifted_positions(segments, shift) + (lengths + separators * shift)[:, None]
+            segments = torch.where(segments < 0, segments, segments + separators[:, None])
+        else:
+            segments = tree_segments(tokens, branches)
+            positions = branches.sum(-1) - 1 + segments.clamp(min=0) * cache.shift[:, None]
         target_input = PaddedSequences(  # (windows, beam · new)
             tokens.reshape(windows, -1), segments.reshape(windows, -1), cache.current
         )
         embedded = self._embed(
             target_input, positions.reshape(windows, -1), self.target_embedding, self.target_positions
         )
-        inputs = cache.append(tokens, columns)
+        inputs = cache.append(tokens, columns, branches)
         layers = len(self.decoder)
         masks = layer_masks(self.settings, layers, inputs.query_segments, inputs.key_segments, inputs.mask, "decoder")
         cross_masks = self._cross_masks(cache.source, cache.current[:, None] - inputs.query_segments)

@@ -217,7 +217,12 @@ class TwoPassTransformer(SentenceDecoder):
 
     @torch.no_grad()
     def decode_step(
-        self, cache: TreeKVCache, tokens: Tensor, columns: int | None = None, last_only: bool = False
+        self,
+        cache: TreeKVCache,
+        tokens: Tensor,
+        columns: int | None = None,
+        last_only: bool = False,
+        branches: Tensor | None = None,
     ) -> Tensor:
         """Run the second decoder over the next tokens of each hypothesis; see `Transformer.decode_step`.
 
@@ -225,7 +230,7 @@ class TwoPassTransformer(SentenceDecoder):
         """
         rows, new = tokens.shape
         layers = len(self._second_layers)
-        inputs = self.step_inputs(cache, tokens, columns)
+        inputs = self.step_inputs(cache, tokens, columns, branches)
         memory = self._context_memory(cache, inputs)
         of_context = inputs.cached.mask & (inputs.behind(cache.current) > 0)[:, None, None]
         source, draft = _memory_masks(cache.source)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from torch import Tensor
+
 from focat.corpus.vocabulary import PAD, SEPARATOR, START
 from focat.windows.batch import PackedSequences, Sequences
 
@@ -21,6 +23,18 @@ def segments_of(tokens: Tokens) -> Tokens:
     before = closes.cumsum(-1) - 1 * closes
     segments: Tokens = (before + 1) * (tokens != PAD) - 1
     return segments
+
+
+def tree_segments(tokens: Tensor, branches: Tensor) -> Tensor:
+    """The segment of every token of trees, (windows, nodes): the separators before it on its branch; -1 on padding.
+
+    Args:
+        tokens: (windows, nodes).
+        branches: (windows, nodes, nodes) True where a node, the second, is on the branch of another, or that node.
+    """
+    closes = tokens == SEPARATOR
+    before = (branches & closes[:, None]).sum(-1) - 1 * closes
+    return before.masked_fill(tokens == PAD, -1)
 
 
 def decoder_input(target: Side) -> Side:

@@ -46,10 +46,15 @@ def autocast(precision: Precision, device: torch.device) -> AbstractContextManag
     return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
 
 
+def logits_at_once(model: Transformer) -> int:
+    """How many tokens have their logits in memory at the same time."""
+    return max(1, _LOGITS.get(model.output_weight.device.type, 1 << 23) // len(model.output_weight))
+
+
 def log_probabilities(model: Transformer, hidden: Tensor, labels: Tensor) -> Tensor:
     """Of each label (tokens,), after what `hidden` (tokens, width) represents; float32, logits a chunk at a time."""
     found = torch.empty(len(labels), device=hidden.device)
-    chunk = max(1, _LOGITS.get(hidden.device.type, 1 << 23) // len(model.output_weight))
+    chunk = logits_at_once(model)
     for start in range(0, len(labels), chunk):
         part = slice(start, start + chunk)
         found[part] = -F.cross_entropy(model.project(hidden[part]).float(), labels[part], reduction="none")

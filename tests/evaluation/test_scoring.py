@@ -6,7 +6,7 @@ import torch
 
 from focat.choices import SCORING_RULES
 from focat.corpus.generated import contrapro_suite, voita_suite
-from focat.corpus.vocabulary import END, SEPARATOR
+from focat.corpus.vocabulary import END, PAD, SEPARATOR
 from focat.evaluation.contrastive import ContextConfig, candidate_group
 from focat.evaluation.prefix_scoring import CandidateGroup, score_candidates
 from focat.evaluation.scoring import Scores, score_texts, sums
@@ -100,6 +100,15 @@ def test_together_is_the_same_as_alone(contrast_store, tmp_path, target_before, 
     assert_same(score_candidates(built, tokenizer, groups, batch_tokens=300), alone(built, tokenizer, groups), 2e-5)
 
 
+def test_current_sentences_of_a_second_pass_together_and_alone(contrast_store, tmp_path):
+    """CADec predicts no context."""
+    run = make_run(contrast_store, tmp_path / "run", {"before": 3}, second_pass={}, shift=0)
+    built, tokenizer = run.load_model().double(), run.tokenizer
+    groups = generated_groups(tokenizer)
+    found = score_candidates(built, tokenizer, groups, batch_tokens=300).by("current-sum")
+    np.testing.assert_allclose(found, alone(built, tokenizer, groups).by("current-sum"), rtol=0, atol=2e-5)
+
+
 def test_together_is_the_same_as_alone_in_single_precision(system):
     model, tokenizer = system
     groups = generated_groups(tokenizer)
@@ -125,6 +134,27 @@ def test_trees_of_every_shape(contrast_store, tmp_path):
     assert_same(found, alone(model, tokenizer, groups), 1e-4)
     current = found.by("current-sum")
     assert current[0] == current[5] == current[6]  # the same candidate in the same window: exactly
+
+
+def test_every_prefix_is_decoded_once(system, monkeypatch):
+    """Also one that only some candidates of a source share, or that is a whole candidate."""
+    model, tokenizer = system
+    groups = generated_groups(tokenizer)
+    texts = ("Sie ist neu.", "Sie ist alt.", "Er ist neu.", "Sie ist")
+    groups.append(CandidateGroup(("Here is the lamp.", "It is new."), ("Hier ist die Lampe.",), texts))
+    decoded = []
+    step = model.decode_step
+    monkeypatch.setattr(
+        model, "decode_step", lambda cache, tokens, **more: decoded.append(tokens) or step(cache, tokens, **more)
+    )
+    score_candidates(model, tokenizer, groups, batch_tokens=500)
+    prefixes = set()
+    for group in groups:
+        for candidate in group.candidates:
+            target = batch_texts(tokenizer, [WindowText(group.source, [*group.target, candidate])]).target.tokens
+            ids = target[0].tolist()
+            prefixes |= {(group.source, len(group.target), *ids[:n]) for n in range(len(ids))}  # what predicts a token
+    assert sum(int((tokens != PAD).sum()) for tokens in decoded) == len(prefixes)
 
 
 def test_nothing_to_score(system):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -179,6 +180,8 @@ class EvaluationFigure(JsonResult):
     def _equally_many(cls, statistics: list[list[int | float]]) -> list[list[int | float]]:
         if len({len(line) for line in statistics}) > 1:
             raise ValueError("lines have different numbers of statistics")
+        if not all(abs(number) <= sys.float_info.max for line in statistics for number in line):
+            raise ValueError("a number is too large, or none")
         return statistics
 
 

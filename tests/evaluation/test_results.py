@@ -1,6 +1,7 @@
 """Typed results: committed figures can be read, a file that is read and written again is the same file."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,15 @@ def test_an_incomplete_result_is_one_line():
         validated_result(EvaluationResults, {"kind": "focat evaluation", "focat": "1"}, "x.json", "focat evaluate")
 
 
-def test_statistics_of_unequal_lengths_are_refused():
+@pytest.mark.parametrize(
+    ("statistics", "problem"),
+    [
+        ([[1, 2], [1]], "lines have different numbers of statistics"),
+        ([[1, 10**400]], "a number is too large, or none"),
+        ([[1.0, math.nan]], "a number is too large, or none"),
+    ],
+)
+def test_statistics_that_are_none_are_refused(statistics, problem):
     figure = {"name": "BLEU", "metric": "BLEU", "level": "sentence", "score": 1.0, "interval": [0, 2], "signature": ""}
-    with pytest.raises(FocatError, match=r"`statistics`: .*lines have different numbers of statistics"):
-        validated_result(EvaluationFigure, {**figure, "statistics": [[1, 2], [1]]}, "x.json", "focat evaluate")
+    with pytest.raises(FocatError, match=rf"`statistics`: .*{problem}"):
+        validated_result(EvaluationFigure, {**figure, "statistics": statistics}, "x.json", "focat evaluate")

@@ -24,6 +24,7 @@ from tests.soak.seeds import Seeds
 KILLS = 8  # of a case
 _LONGEST = 300.0  # seconds that a command may take, on however busy a machine
 _GRACE = 2.0  # seconds that the others have when one of several processes has failed
+_REFUSED, _DONE = 2, "exists; give another file"  # what `translate` says of an output that is there
 _PLANTED = {  # files of the user, beside what the command writes, with names much like its own
     "notes.txt": "mine",
     "out.journal.bak": "mine",
@@ -122,6 +123,8 @@ class _Session:
                 return ["does not end"]
             if all(code == 0 for code in codes):
                 return self._problems_of_end(codes, folder) or self._differences(folder, expected)
+            if codes == [_REFUSED] and _DONE in self._output():  # the last kill came after all was done
+                return self._problems_of_end([0], folder) or self._differences(folder, expected)
             if die_at is None and moment is None:
                 return self._problems_of_end(codes, folder)
             self.kills += 1

@@ -1,11 +1,12 @@
-"""How fast focat trains on a busy machine: the demo's system, alone and beside processes that never rest, in one run.
+"""How fast focat trains on a busy machine: the demo's systems, alone and beside processes that never rest, in one run.
 
     python -m benchmarks.busy_machine
     python -m benchmarks.busy_machine --rounds 7 --other passive:OMP_WAIT_POLICY=PASSIVE --other one:OMP_NUM_THREADS=1
 
 Every measurement is a `focat train` of its own; its figure is the median of the tokens/s in its log, without the first
 lines. `spinning` is training with OpenMP's own settings, as before focat set any: a thread on each core, which spins
-while it waits for the others. `focat` is training as focat sets it up (`limit_spinning` in focat/hardware.py).
+while it waits for the others. `focat` is training as focat sets it up (`limit_spinning` in focat/hardware.py). `demo`
+is three trainings at the same time that share the cores, as those of `focat demo`; their tokens/s are added up.
 Measurements of all kinds take turns, and the table gives medians over the rounds, so that a machine whose speed varies
 favours none of them. With each measurement stands the share of the machine that processes took which are no part of it
 (Linux): a figure means little where that is more than a few per cent.
@@ -26,16 +27,18 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 from focat.config import load_settings
 from focat.corpus.prepare import prepare
-from focat.hardware import cores, hardware
+from focat.hardware import cores, hardware, share_of_cores
 from focat.progress import Progress
 
 _LOG_EVERY = 20  # updates
 _WARM_UP = 2  # lines of the log that are left out
+_DEMO = 3  # systems
 _OPENMP = ("OMP_", "GOMP_", "KMP_", "MKL_")
 _BUSY_LOOP = """
 import os
@@ -46,26 +49,38 @@ while os.getppid() == parent:  # it never outlives the benchmark
 """
 
 
+@dataclass(frozen=True)
+class Kind:
+    """A way to train: variables of the environment, and how many processes at the same time."""
+
+    variables: dict[str, str]
+    processes: int = 1
+
+
 def main() -> None:
     options = _options().parse_args()
     usable = sorted(os.sched_getaffinity(0))[: options.cores]
     os.sched_setaffinity(0, usable)  # and so for every process that is started from here
     threads = {"OMP_NUM_THREADS": str(len(usable))}
-    systems = {"spinning": {**threads, "GOMP_SPINCOUNT": "300000"}, "focat": {}}  # libgomp's number, if none is given
+    kinds = {
+        "spinning": Kind({**threads, "GOMP_SPINCOUNT": "300000"}),  # libgomp's number, if none is given
+        "focat": Kind({}),
+        "demo": Kind({"OMP_NUM_THREADS": str(share_of_cores(_DEMO))}, _DEMO),
+    }
     for other in options.other:
         name, _, variables = other.partition(":")
-        systems[name] = dict(variable.split("=", 1) for variable in variables.split(","))
-    found: dict[str, dict[str, list[float]]] = {name: {"alone": [], "busy": []} for name in systems}
+        kinds[name] = Kind(dict(variable.split("=", 1) for variable in variables.split(",")))
+    found: dict[str, dict[str, list[float]]] = {name: {"alone": [], "busy": []} for name in kinds}
     print(f"{hardware()}; {len(usable)} used, {options.loops} busy loops", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "store"
         prepare(load_settings(Path("focat:demo"), [f"data.store={store}"]).data, Progress(None))
         for round in range(options.rounds):
-            for name, variables in systems.items():
+            for name, kind in kinds.items():
                 for condition, loops in (("alone", 0), ("busy", options.loops)):
                     before, began = _seconds_of_others(), time.monotonic()
                     with _busy(loops):
-                        rate = _tokens_per_second(store, variables, options.updates)
+                        rate = _tokens_per_second(store, kind, options.updates)
                     seconds = (time.monotonic() - began) * (os.cpu_count() or 1)
                     others = (_seconds_of_others() - before) / seconds
                     found[name][condition].append(rate)
@@ -103,21 +118,29 @@ def _seconds_of_others() -> float:
     return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK") - ours
 
 
-def _tokens_per_second(store: Path, variables: dict[str, str], updates: int) -> float:
-    """Train the demo's system for so many updates, with these variables of the environment and no others of OpenMP."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(_OPENMP)} | variables
+def _tokens_per_second(store: Path, kind: Kind, updates: int) -> float:
+    """Train the demo's system for so many updates, with the variables of this kind and no others of OpenMP."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(_OPENMP)} | kind.variables
     with tempfile.TemporaryDirectory() as folder:
-        run = Path(folder) / "run"
-        settings = [
-            *(f"data.store={store}", f"training.output_dir={run}", "training.device=cpu"),
-            *(f"training.budget.updates={updates}", f"training.log_every={_LOG_EVERY}"),
-            *(f"training.validate_every={updates + 1}", "training.log_samples=0", "training.save_minutes=1000"),
-        ]
-        command = [sys.executable, "-m", "focat", "train", "focat:demo", *settings]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        if done.returncode:
-            sys.exit(done.stderr)
-        log = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+        runs = [Path(folder) / f"run{number}" for number in range(kind.processes)]
+        running = []
+        for run in runs:
+            settings = [
+                *(f"data.store={store}", f"training.output_dir={run}", "training.device=cpu"),
+                *(f"training.budget.updates={updates}", f"training.log_every={_LOG_EVERY}"),
+                *(f"training.validate_every={updates + 1}", "training.log_samples=0", "training.save_minutes=1000"),
+            ]
+            command = [sys.executable, "-m", "focat", "train", "focat:demo", *settings]
+            running.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
+        for process in running:
+            _, errors = process.communicate()
+            if process.returncode:
+                sys.exit(errors)
+        return sum(map(_median_rate, runs))
+
+
+def _median_rate(run: Path) -> float:
+    log = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
     rates = [record["tokens_per_second"] for record in log if record["kind"] == "train"]
     return median(rates[_WARM_UP:])
 

@@ -30,6 +30,11 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def share_of_cores(processes: int) -> int:
+    """Threads for each of so many processes that compute at the same time; at least one."""
+    return max(1, cores() // processes)
+
+
 def limit_spinning() -> None:
     """Let the threads of OpenMP sleep while they wait: after a short spin, or at once if the machine is busy.
 

@@ -10,7 +10,7 @@ import pytest
 
 from focat import hardware
 from focat.errors import FocatError
-from focat.hardware import device_named, is_busy, limit_spinning, running_processes
+from focat.hardware import device_named, is_busy, limit_spinning, running_processes, share_of_cores
 
 
 def test_devices():
@@ -33,6 +33,12 @@ def test_a_machine_is_busy_if_threads_would_share_cores(running, usable, machine
     monkeypatch.setattr(hardware, "cores", lambda: usable)
     monkeypatch.setattr(os, "cpu_count", lambda: machine)
     assert is_busy(running) == busy
+
+
+@pytest.mark.parametrize(("usable", "processes", "threads"), [(2, 1, 2), (2, 2, 1), (2, 3, 1), (16, 3, 5)])
+def test_processes_that_compute_at_the_same_time_share_the_cores(usable, processes, threads, monkeypatch):
+    monkeypatch.setattr(hardware, "cores", lambda: usable)
+    assert share_of_cores(processes) == threads
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell")

@@ -1,4 +1,4 @@
-"""Runs the steps of a plan: one system after the other, or one on each GPU, until all are done or time is up.
+"""Runs the steps of a plan: one system after the other, or several at once, until all are done or time is up.
 
 Whatever ends a session, the next one continues: a step's result is written atomically, and training continues from its
 last checkpoint.
@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from types import FrameType
@@ -23,12 +23,14 @@ from focat.experiments.experiment import Experiment
 from focat.experiments.results import Step
 from focat.experiments.tasks import SystemTasks, all_tasks
 from focat.files import disk_errors
+from focat.hardware import share_of_cores
 from focat.progress import Progress
 from focat.training.signals import Interrupted
 
 EXIT_FAILED, EXIT_UNFINISHED = 1, 3
 _SIGNAL_INTERVAL = 0.5  # seconds between signals to training, which may not have installed its handler yet
 _POLL_INTERVAL = 0.2  # seconds
+_THREADS = "OMP_NUM_THREADS"
 
 
 class Terminated(BaseException):
@@ -218,7 +220,7 @@ def run_parallel(
     deadline: Deadline,
     progress: Progress,
 ) -> SessionOutcome:
-    """Run each system in a process of its own, one on each device at a time.
+    """Run each system in a process of its own, one on each device at a time; without GPUs, they share the cores.
 
     Args:
         systems: what to run.
@@ -231,6 +233,7 @@ def run_parallel(
     outcome = SessionOutcome()
     waiting = [t for t in systems if any(t.result(step) is None for step in selected_steps(t, only))]
     running: dict[int, _Worker] = {}  # by index of the device
+    environments = [_environment(device, len(devices)) for device in devices]
     with deadline.handle_sigterm():
         try:
             while waiting or running:
@@ -246,7 +249,7 @@ def run_parallel(
                         waiting.remove(tasks)
                     elif tasks.parent is None or tasks.parent.trained is not None:
                         waiting.remove(tasks)
-                        running[free[0]] = _Worker(tasks, only, devices[free[0]], command, deadline, progress)
+                        running[free[0]] = _Worker(tasks, only, environments[free[0]], command, deadline, progress)
                         names = ", ".join(str(worker.tasks) for worker in running.values())
                         progress.log(f"running: {names}; waiting: {len(waiting)}")
                 if waiting and not running:
@@ -271,6 +274,13 @@ def run_parallel(
     return outcome
 
 
+def _environment(device: str | None, processes: int) -> dict[str, str]:
+    """The environment of one of so many processes: its GPU, or without one its share of the cores."""
+    if device is not None:
+        return {**os.environ, "CUDA_VISIBLE_DEVICES": device}
+    return {_THREADS: str(share_of_cores(processes)), **os.environ}  # a user's own choice stays
+
+
 class _Worker:
     """A process that runs one system; its output is passed on with the system's name in front."""
 
@@ -278,7 +288,7 @@ class _Worker:
         self,
         tasks: SystemTasks,
         only: Sequence[str],
-        device: str | None,
+        environment: Mapping[str, str],
         command: Sequence[str],
         deadline: Deadline,
         progress: Progress,
@@ -288,7 +298,6 @@ class _Worker:
         arguments = [*command, "--part", part]
         if deadline.minutes_left is not None:
             arguments += ["--minutes", f"{deadline.minutes_left:.4f}"]
-        environment = {**os.environ} if device is None else {**os.environ, "CUDA_VISIBLE_DEVICES": device}
         self.process = subprocess.Popen(
             arguments,
             env=environment,

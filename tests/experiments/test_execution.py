@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from focat import hardware
 from focat.experiments.execution import Deadline, SessionOutcome, run_parallel, selected_tasks, visible_devices
 from focat.experiments.experiment import Experiment
 from focat.experiments.plan import load_plan
@@ -24,7 +25,7 @@ import json, os, sys, time
 folder, words = sys.argv[1], sys.argv[2:]
 part = words[words.index("--part") + 1]
 with open(folder + "/" + part.replace(":", "."), "w") as file:
-    json.dump([time.time(), os.environ.get("CUDA_VISIBLE_DEVICES"), words], file)
+    json.dump([os.environ.get("OMP_NUM_THREADS"), os.environ.get("CUDA_VISIBLE_DEVICES"), words], file)
 time.sleep(0.2)
 print("something", "broke: " + part, sep="\\n", file=sys.stderr)
 sys.exit({"base:1": 1, "other:1": 3}.get(part, 0))
@@ -32,15 +33,34 @@ sys.exit({"base:1": 1, "other:1": 3}.get(part, 0))
 
 
 def pretend(
-    folder: Path, deadline: Deadline, only: tuple[str, ...] = ()
+    folder: Path, deadline: Deadline, only: tuple[str, ...] = (), devices: tuple[str | None, ...] = ("4", "6")
 ) -> tuple[SessionOutcome, dict[str, list[object]]]:
     path = write_plan(folder, {"systems": SYSTEMS})
     experiment = Experiment(load_plan(str(path)), folder / "out", NULL_PROGRESS)
     started = folder / "started"
     started.mkdir()
     command = [sys.executable, "-c", PRETEND, str(started)]
-    outcome = run_parallel(selected_tasks(experiment, only), only, ["4", "6"], command, deadline, NULL_PROGRESS)
+    outcome = run_parallel(selected_tasks(experiment, only), only, devices, command, deadline, NULL_PROGRESS)
     return outcome, {file.name: json.loads(file.read_text()) for file in started.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("devices", "own_choice", "threads"),
+    [((None, None), None, "4"), ((None, None), "5", "5"), (("4", "6"), None, None)],
+)
+def test_without_gpus_they_share_the_cores(
+    devices: tuple[str | None, ...],
+    own_choice: str | None,
+    threads: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hardware, "cores", lambda: 9)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if own_choice is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", own_choice)
+    _, started = pretend(tmp_path, Deadline(), devices=devices)
+    assert [record[0] for record in started.values()] == [threads] * 2
 
 
 def test_one_on_each_gpu(tmp_path: Path) -> None:

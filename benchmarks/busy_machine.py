@@ -70,6 +70,7 @@ def main() -> None:
     for other in options.other:
         name, _, variables = other.partition(":")
         kinds[name] = Kind(dict(variable.split("=", 1) for variable in variables.split(",")))
+    kinds = {name: kind for name, kind in kinds.items() if name not in options.without}
     found: dict[str, dict[str, list[float]]] = {name: {"alone": [], "busy": []} for name in kinds}
     print(f"{hardware()}; {len(usable)} used, {options.loops} busy loops", flush=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -151,6 +152,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cores", type=int, default=min(2, cores()))
     parser.add_argument("--loops", type=int, default=2)
+    parser.add_argument("--without", action="append", default=[], help="spinning, focat or demo: not to measure")
     parser.add_argument("--other", action="append", default=[], help="NAME:VARIABLE=VALUE,…: more to measure")
     parser.add_argument("--json", help="also write every measurement to this file")
     return parser

@@ -6,11 +6,12 @@
 
 Windows of real sentences, untrained weights, beam search. As untrained models never end by themselves, lengths are
 forced: every window is decoded to as many tokens as its reference has. CTranslate2 can force one length to a batch
-only, so it is given batches sorted by that length and decodes the mean of each: as many tokens in all, none in vain,
-by a foreknowledge that focat and Hugging Face, sorted by source, do not have. Both peers try several batch sizes, and
-the best counts. Every system has a process of its own; rounds take turns, and the best counts. `reuse` decodes current
-sentences alone, after its own translations, and so has one sentence of each document at a time. CPU seconds are those
-of all threads: on a machine that does other things they say more than the clock, best with `--threads 1`.
+only, so it is given batches sorted by that length and decodes the mean of each: as many tokens in all, none in vain, by
+a foreknowledge that focat and Hugging Face, sorted by source, do not have. Both peers try several batch sizes, and on a
+CPU CTranslate2 also tries a worker for each thread instead of all threads for one batch; the best counts. Every system
+has a process of its own; rounds take turns, and the best counts. `reuse` decodes current sentences alone, after its own
+translations, and so has one sentence of each document at a time. CPU seconds are those of all threads: on a machine
+that does other things they say more than the clock, best with `--threads 1`.
 
 With `--at-a-time N`, documents are not there from the beginning, as when they are spoken or typed: N at a time, each
 sentence follows when the one before it is translated. Then all systems have N windows at a time, and no choice.
@@ -58,6 +59,7 @@ class Figures:
     cpu_seconds: float  # of all threads
     peak_gib: float
     batch: int  # windows at a time; 0 is focat's own choice
+    workers: int  # batches at a time; 0 is focat's own choice
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def _row(figures: Figures, first: Figures) -> str:
         f"{figures.system:16} {figures.sentences_per_second:8.2f} sentences/s  {ratio:6.2f} × {first.system}  "
         f"{figures.sentences_per_cpu_second:8.2f} per CPU second  {cpu_ratio:6.2f} ×  "
         f"{figures.tokens_per_second:10,.0f} tokens/s  {figures.seconds:6.1f} s  peak {figures.peak_gib:5.2f} GiB  "
-        f"batch {figures.batch or 'own'}"
+        f"batch {figures.batch or 'own'}" + f" × {figures.workers}" * (figures.workers > 1)
     )
 
 
@@ -118,36 +120,41 @@ def _measure(system: str, options: argparse.Namespace) -> Figures:
     if options.threads:
         torch.set_num_threads(options.threads)
     name, _, short = system.partition("-")  # regenerate-int8: with the setting int8
-    runs: dict[int, Callable[[int], int]] = {}  # batch size → translate so many documents
+    runs: dict[tuple[int, int], Callable[[int], int]] = {}  # batch size, workers → translate so many documents
     live = options.at_a_time
     if system.startswith("re"):
         run = _focat(name, options, short)
-        runs[live or 0] = lambda count: sum(map(run, _groups(documents[:count], live or count)))
+        runs[live or 0, 0] = lambda count: sum(map(run, _groups(documents[:count], live or count)))
     else:
         hf = system == "hf-marian"
-        translate = _marian(options) if hf else _ctranslate2(options, short == "int8", short == "prefix")
-        if live:
-            runs[live] = lambda count: sum(
-                translate(list(turn)) for group in _groups(documents[:count], live) for turn in zip(*group, strict=True)
-            )
-        for size in [] if live else map(int, options.batches.split(",")):
-            runs[size] = lambda count, size=size: sum(
-                map(translate, _sorted([s for d in documents[:count] for s in d], size, foreseen=not hf))
-            )
+        threads = torch.get_num_threads() if name == "ctranslate2" and options.device == "cpu" and not live else 1
+        for workers in {1, threads}:
+            translate = _marian(options) if hf else _ctranslate2(options, short == "int8", short == "prefix", workers)
+            if live:
+                runs[live, 1] = lambda count, translate=translate: sum(
+                    translate([list(turn)])
+                    for group in _groups(documents[:count], live)
+                    for turn in zip(*group, strict=True)
+                )
+            for size in [] if live else map(int, options.batches.split(",")):
+                runs[size, workers] = lambda count, size=size, translate=translate: translate(
+                    list(_sorted([s for d in documents[:count] for s in d], size, foreseen=not hf))
+                )
     cuda = options.device == "cuda"
     wait = torch.cuda.synchronize if cuda else (lambda: None)
     timed = []
-    for size, translated in runs.items():
+    for (size, workers), translated in runs.items():
         translated(2)
         wait()
         begun, begun_cpu = time.perf_counter(), time.process_time()
         tokens = translated(len(documents))
         wait()
-        timed.append((time.perf_counter() - begun, time.process_time() - begun_cpu, tokens, size))
-    seconds, cpu_seconds, tokens, size = min(timed, key=lambda each: each[0 if cuda else 1])
+        timed.append((time.perf_counter() - begun, time.process_time() - begun_cpu, tokens, size, workers))
+    seconds, cpu_seconds, tokens, size, workers = min(timed)
     peak = torch.cuda.max_memory_allocated() / 2**30 if cuda else resource.getrusage(0).ru_maxrss / 2**20
     count = sum(map(len, documents))
-    return Figures(system, count / seconds, count / cpu_seconds, tokens / seconds, seconds, cpu_seconds, peak, size)
+    rates = count / seconds, count / cpu_seconds, tokens / seconds
+    return Figures(system, *rates, seconds, cpu_seconds, peak, size, workers)
 
 
 def _documents(options: argparse.Namespace) -> list[list[Sentence]]:
@@ -295,7 +302,7 @@ def _marian_model(options: argparse.Namespace) -> Any:
     return MarianMTModel(config).eval()
 
 
-def _marian(options: argparse.Namespace) -> Callable[[list[Sentence]], int]:
+def _marian(options: argparse.Namespace) -> Callable[[list[list[Sentence]]], int]:
     """Hugging Face's `generate`."""
     import torch
     from transformers import LogitsProcessor, LogitsProcessorList
@@ -333,11 +340,16 @@ def _marian(options: argparse.Namespace) -> Callable[[list[Sentence]], int]:
         assert (found != pad).sum(1).tolist() == lengths  # the start symbol is padding
         return sum(lengths)
 
-    return translate
+    return lambda batches: sum(map(translate, batches))
 
 
-def _ctranslate2(options: argparse.Namespace, int8: bool, prefix: bool) -> Callable[[list[Sentence]], int]:
-    """CTranslate2; with `prefix`, target context is given as in `reuse`, here that of the reference, in any batches."""
+def _ctranslate2(
+    options: argparse.Namespace, int8: bool, prefix: bool, workers: int
+) -> Callable[[list[list[Sentence]]], int]:
+    """CTranslate2, whose workers share the threads.
+
+    With `prefix`, target context is given as in `reuse`, here that of the reference, in any batches.
+    """
     import ctranslate2
     import torch
     from ctranslate2.converters.transformers import MarianMTLoader
@@ -360,12 +372,15 @@ def _ctranslate2(options: argparse.Namespace, int8: bool, prefix: bool) -> Calla
         precision = "int8" if int8 else ("bfloat16" if cuda else "float32")
         threads = torch.get_num_threads()
         translator = ctranslate2.Translator(
-            folder, device=options.device, compute_type=precision, inter_threads=1, intra_threads=threads
+            folder,
+            device=options.device,
+            compute_type=precision,
+            inter_threads=workers,
+            intra_threads=threads // workers,
         )
 
-    def translate(batch: list[Sentence]) -> int:
-        length = _mean_length(batch)
-        found = translator.translate_batch(
+    def submit(batch: list[Sentence], length: int) -> Any:
+        return translator.translate_batch(
             [[words[token] for token in sentence.source] for sentence in batch],
             target_prefix=[[words[token] for token in sentence.context] for sentence in batch] if prefix else None,
             beam_size=options.beam,
@@ -373,9 +388,14 @@ def _ctranslate2(options: argparse.Namespace, int8: bool, prefix: bool) -> Calla
             min_decoding_length=length,
             max_decoding_length=length,
             max_input_length=0,
+            asynchronous=True,
         )
-        assert all(len(each.hypotheses[0]) == length for each in found)
-        return length * len(batch)
+
+    def translate(batches: list[list[Sentence]]) -> int:
+        submitted = [(length, submit(batch, length)) for batch in batches for length in [_mean_length(batch)]]
+        for length, found in submitted:
+            assert all(len(each.result().hypotheses[0]) == length for each in found)
+        return sum(length * len(found) for length, found in submitted)
 
     return translate
 

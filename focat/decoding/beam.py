@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from focat.corpus.vocabulary import PAD, SEPARATOR
-from focat.decoding.constraints import next_token_mask
 from focat.decoding.phrase_search import PhraseSearch
 from focat.decoding.selection import Candidates, Selector
 from focat.decoding.tensor_struct import TensorStruct, gather_beams
@@ -136,23 +135,15 @@ class BeamSearch:
         """The random numbers of the current step, (windows, beam)."""
         return _at(self.state.uniforms, self._next_index)
 
-    def advance(self, logits: Tensor, select: Selector) -> Tensor:
-        """Extend all hypotheses by one token.
-
-        Args:
-            logits: of the next token, (windows, beam, vocabulary).
-            select: chooses the candidates.
+    def advance(self, select: Selector) -> Tensor:
+        """Extend all hypotheses by one token; `select` chooses the candidates.
 
         Returns:
             For each row, the row it continues: (windows · beam,).
         """
         state = self.state
         limits = state.closed, state.empty, state.step, state.max_length, state.sentences
-        if self.phrases:
-            mask, (ends, live) = self.phrases.select(self.live.rank, logits, *limits)
-        else:
-            mask = next_token_mask(*limits)
-            ends, live = select(self.live.rank, logits, mask)
+        mask, (ends, live) = select(self.live.rank, limits)
         length = state.step + 1
         score = ends.total / length**self.length_penalty
         self._merge_ended(self.live.extend(ends, self._next_index, mask.forced, score), length)

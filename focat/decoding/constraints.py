@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+Limits = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+"""The arguments of `next_token_mask`."""
+
 
 @dataclass(frozen=True)
 class NextTokenMask:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from focat.decoding.phrase_search import PhraseSearch, PhraseState
 from focat.decoding.phrases import PhraseCompiler
 from focat.decoding.requests import Hypothesis, Request, ScheduledRequest
 from focat.decoding.scheduler import micro_batches
-from focat.decoding.selection import Selector, beam_topk, sample
+from focat.decoding.selection import Selector, TopTokens, beam_topk, sample, within_limits
 from focat.errors import FocatError, ParameterError
 from focat.model import EncoderOutput, Transformer, TreeKVCache
 from focat.model.kv_cache import CAPACITY_STEP
@@ -35,6 +35,7 @@ from focat.windows.batch import PaddedSequences
 from focat.windows.segments import segments_of
 from focat.windows.splitmix64 import splitmix64
 
+_ROWS_AT_ONCE = 64  # whose logits in int8 are made, normalised and searched while they are in the processor's cache
 NAN_SCORES = "the model's scores are not numbers (NaN): take an earlier checkpoint, or train anew"
 
 Finished = tuple[int, list[Hypothesis]]
@@ -56,6 +57,7 @@ class ModelRunner:
         self.settings, self.beam = settings, settings.hypotheses
         self.device = models[0].output_weight.device
         self._find_boundaries = boundaries
+        self._rows_at_once = _ROWS_AT_ONCE if settings.int8 else None
         self._check_precision()
         if settings.int8 or all(map(can_pack, self.models)):
             replaced = [replace_linear(model, settings) for model in self.models]
@@ -117,7 +119,8 @@ class ModelRunner:
         phrases = self._initial_phrases(requests) if any(scheduled.phrases for scheduled in requests) else None
         search = self._new_search(self._initial_state(requests, max_length), max_length, phrases)
         state = SearchState(search, caches)
-        self._decode_first(state.search, torch.cat([logits for _, logits in parts]))
+        hidden = [torch.cat(of_model) for of_model in zip(*(part[1] for part in parts), strict=True)]
+        search.advance(self._selector(search, hidden))
         for cache in caches:
             cache.expand_beams(self.beam)
         return state
@@ -140,8 +143,8 @@ class ModelRunner:
         buffers.inputs.copy_(batch.to(self.device))
 
         def work() -> None:
-            caches, logits = self._read(buffers.inputs.view(slice(None), shape.source, prefix))
-            self._decode_first(search, logits)
+            caches, hidden = self._read(buffers.inputs.view(slice(None), shape.source, prefix))
+            search.advance(self._selector(search, hidden))
             for cache, read in zip(buffers.caches, caches, strict=True):
                 cache.copy_from(read)
 
@@ -168,43 +171,53 @@ class ModelRunner:
         search = self._new_search(state, shape.max_length, phrases)
         return DecodeBuffers(search, caches, shape, PrefillBatch(source, current, prefixes))
 
-    def _read(self, batch: PrefillBatch) -> tuple[list[TreeKVCache], Tensor]:
-        """KV caches with one hypothesis to a window, and logits of the first token, (windows, 1, vocabulary)."""
+    def _read(self, batch: PrefillBatch) -> tuple[list[TreeKVCache], list[Tensor]]:
+        """KV caches with one hypothesis to a window, and what predicts the first token, (windows, d_model) each."""
         source = PaddedSequences(batch.tokens, segments_of(batch.tokens), batch.current)
         caches = [model.init_cache(model.encode(source), capacity=batch.prefixes.shape[1]) for model in self.models]
-        return caches, self._logits(caches, batch.prefixes, [None] * len(caches))
-
-    def _decode_first(self, search: BeamSearch, logits: Tensor) -> None:
-        """Decode the first token; all hypotheses of a window have the same logits, (windows, 1, vocabulary)."""
-        search.advance(logits.repeat(1, self.beam, 1), self._selector(search))
+        return caches, self._decode(caches, batch.prefixes, [None] * len(caches))
 
     # ------------------------------------------------------------------------------------------------ steps
 
     def step(self, state: SearchState, columns: Sequence[int | None] | None = None) -> None:
         """Decode one token; attention spans so many columns of each model's cache, or those in use if not given."""
         search = state.search
-        logits = self._logits(state.caches, search.last_tokens, columns or [None] * len(state.caches))
-        rows = search.advance(logits, self._selector(search))
+        hidden = self._decode(state.caches, search.last_tokens, columns or [None] * len(state.caches))
+        rows = search.advance(self._selector(search, hidden))
         for cache in state.caches:
             cache.reorder(rows)
 
-    def _logits(self, caches: list[TreeKVCache], tokens: Tensor, columns: Sequence[int | None]) -> Tensor:
-        """Logits of the next token, (windows, beam, vocabulary), up to a constant; models are averaged evenly."""
-        logits = []
-        for model, project, cache, span in zip(self.models, self.projections, caches, columns, strict=True):
-            hidden = model.decode_step(cache, tokens, span, last_only=tokens.shape[1] > 1)[:, -1]  # (rows, d_model)
-            logits.append(project(hidden).float().view(-1, cache.beam, model.output_weight.shape[0]))
+    def _decode(self, caches: list[TreeKVCache], tokens: Tensor, columns: Sequence[int | None]) -> list[Tensor]:
+        """Read the next tokens; what predicts those that follow, (rows, d_model) for each model."""
+        return [
+            model.decode_step(cache, tokens, span, last_only=tokens.shape[1] > 1)[:, -1]
+            for model, cache, span in zip(self.models, caches, columns, strict=True)
+        ]
+
+    def _selector(self, search: BeamSearch, hidden: Sequence[Tensor]) -> Selector:
+        """Chooses the next tokens; `hidden` is of all hypotheses of the search, or of one to a window at its start."""
+        settings, windows = self.settings, len(search.state.finished)
+        of_windows = [of_model.view(windows, -1, of_model.shape[-1]) for of_model in hidden]
+        if not search.phrases and not settings.sample:
+            return within_limits(partial(beam_topk, self._top_tokens(of_windows).expand_beams(self.beam)))
+        logits = self._logits(of_windows).repeat(1, self.beam // of_windows[0].shape[1], 1)
+        if search.phrases:
+            return partial(search.phrases.select, logits)
+        return within_limits(partial(sample, logits, search.uniforms, settings.temperature, settings.top_p))
+
+    def _top_tokens(self, hidden: Sequence[Tensor]) -> TopTokens:
+        """The 2 · beam most probable tokens after each (windows, hypotheses, d_model), some windows at a time."""
+        windows, hypotheses, _ = hidden[0].shape
+        some = max(self._rows_at_once // hypotheses, 1) if self._rows_at_once else windows
+        parts = zip(*(torch.split(of_model, some) for of_model in hidden), strict=True)
+        return TopTokens.concatenate([TopTokens.of(self._logits(part), 2 * self.beam) for part in parts])
+
+    def _logits(self, hidden: Sequence[Tensor]) -> Tensor:
+        """Logits of the next token, (windows, hypotheses, vocabulary), up to a constant; models are averaged evenly."""
+        logits = [project(of_model).float() for project, of_model in zip(self.projections, hidden, strict=True)]
         if len(logits) == 1:
             return logits[0]
         return torch.stack([of_model.log_softmax(-1) for of_model in logits]).logsumexp(0)
-
-    def _selector(self, search: BeamSearch) -> Selector:
-        settings = self.settings
-        if not settings.sample:
-            return beam_topk
-        return lambda totals, logits, mask: sample(
-            totals, logits, mask, search.uniforms, settings.temperature, settings.top_p
-        )
 
     # ------------------------------------------------------------------------------------------------ state
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from focat.corpus.vocabulary import END, PAD, SEPARATOR
-from focat.decoding.constraints import NextTokenMask, next_token_mask
+from focat.decoding.constraints import Limits, NextTokenMask, next_token_mask
 from focat.decoding.phrases import BETWEEN, RequiredPhrases
 from focat.decoding.selection import Candidates, Selection, split_by_end, top_words
 from focat.decoding.tensor_struct import TensorStruct, gather_beams
@@ -121,24 +121,16 @@ class PhraseSearch:
         """The same for these windows alone."""
         return PhraseSearch(self.phrases.map(lambda values: values[windows]), self._before, self._after)
 
-    def select(
-        self,
-        totals: Tensor,
-        logits: Tensor,
-        closed: Tensor,
-        empty: Tensor,
-        decoded: Tensor,
-        max_length: Tensor,
-        sentences: Tensor,
-    ) -> tuple[NextTokenMask, Selection]:
+    def select(self, logits: Tensor, totals: Tensor, limits: Limits) -> tuple[NextTokenMask, Selection]:
         """Select the candidates of one step, and move on to the states of those that continue.
 
         Args:
-            totals: log-probabilities of the hypotheses, (windows, beam).
             logits: of the next token, (windows, beam, vocabulary).
-            closed, empty, decoded, max_length, sentences: as of `next_token_mask`.
+            totals: log-probabilities of the hypotheses, (windows, beam).
+            limits: arguments of `next_token_mask`.
         """
         phrases, beam = self.phrases, totals.shape[1]
+        closed, empty, decoded, max_length, sentences = limits
         free, last = sentences == 0, closed >= phrases.segment
         wanted = phrases.required.sum(-1, keepdim=True)  # (windows, 1)
         active = (wanted > 0) & (free | (closed == phrases.segment))  # (windows, beam)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from focat.corpus.vocabulary import END, SEPARATOR, SPECIALS
-from focat.decoding.constraints import NextTokenMask
+from focat.decoding.constraints import Limits, NextTokenMask, next_token_mask
 
 _BLOCK = 128  # vocabulary entries whose maximum is compared first, see `top_words`
 
@@ -33,30 +33,68 @@ class Candidates:
         return Candidates(self.parent, self.token, self.log_probability, self.total.masked_fill(~valid, -math.inf))
 
 
+@dataclass(frozen=True)
+class TopTokens:
+    """The most probable next tokens of each hypothesis: all that a step of beam search needs of the vocabulary."""
+
+    closing: Tensor  # (windows, beam, 2) log-probabilities of END and SEPARATOR
+    words: Tensor  # (windows, beam, count) those of the most probable words
+    ids: Tensor  # (windows, beam, count) their tokens
+
+    @classmethod
+    def of(cls, logits: Tensor, count: int) -> TopTokens:
+        """Of these logits, (windows, beam, vocabulary), which are overwritten."""
+        normaliser: Tensor | float
+        if logits.is_cuda:
+            normaliser = logits.logsumexp(-1, keepdim=True)  # (windows, beam, 1)
+        else:  # one kernel, where the logarithm of the sum is four passes
+            logits, normaliser = logits.log_softmax(-1), 0.0
+        closing = logits[..., END : SEPARATOR + 1] - normaliser
+        words, ids = top_words(logits, count)
+        return cls(closing, words - normaliser, ids)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[TopTokens]) -> TopTokens:
+        """Those of all windows of several parts."""
+        return cls(*(torch.cat(tensors) for tensors in zip(*((p.closing, p.words, p.ids) for p in parts), strict=True)))
+
+    def expand_beams(self, beam: int) -> TopTokens:
+        """The same for `beam` hypotheses, in place of one to a window."""
+        return TopTokens(*(tensor.expand(-1, beam, -1) for tensor in (self.closing, self.words, self.ids)))
+
+
 # candidates that end with END, and candidates that continue
 Selection = tuple[Candidates, Candidates]
-# (total log-probability of each hypothesis (windows, beam), logits (windows, beam, vocabulary), mask) → selection
-Selector = Callable[[Tensor, Tensor, NextTokenMask], Selection]
+# (total log-probability of each hypothesis (windows, beam), limits) → what may follow them, selection
+Selector = Callable[[Tensor, Limits], tuple[NextTokenMask, Selection]]
 
 
-def beam_topk(totals: Tensor, logits: Tensor, mask: NextTokenMask) -> Selection:
+def within_limits(choose: Callable[[Tensor, NextTokenMask], Selection]) -> Selector:
+    """A selector that chooses by totals and mask, where limits alone determine the mask."""
+
+    def select(totals: Tensor, limits: Limits) -> tuple[NextTokenMask, Selection]:
+        mask = next_token_mask(*limits)
+        return mask, choose(totals, mask)
+
+    return select
+
+
+def beam_topk(top: TopTokens, totals: Tensor, mask: NextTokenMask) -> Selection:
     """Select the candidates of one step of beam search.
 
     Of the 2 · beam best candidates, the first `beam` that do not end continue; those that end do so if they are among
     the first `beam` of all, as in the authors' code. 2 · beam are enough: each hypothesis ends at most once.
+
+    Args:
+        top: the 2 · beam most probable words of each hypothesis.
+        totals: log-probabilities of the hypotheses, (windows, beam).
+        mask: what may follow them.
     """
-    beam = totals.shape[1]
-    normaliser: Tensor | float
-    if logits.is_cuda:
-        normaliser = logits.logsumexp(-1, keepdim=True)  # (windows, beam, 1)
-    else:  # one kernel, where the logarithm of the sum is four passes
-        logits, normaliser = logits.log_softmax(-1), 0.0
-    closing = logits[..., END : SEPARATOR + 1].clone()  # (windows, beam, 2)
-    words, ids = top_words(logits, 2 * beam)  # (windows, beam, 2 · beam)
+    beam, ids = totals.shape[1], top.ids
     tokens = torch.cat((ids, torch.full_like(ids[..., :1], END), torch.full_like(ids[..., :1], SEPARATOR)), -1)
     allowed = torch.stack((mask.end, mask.separator), -1)
     allowed = torch.cat((mask.word[..., None].expand_as(ids), allowed), -1)
-    scores = torch.where(allowed, torch.cat((words, closing), -1) - normaliser, -math.inf)  # (windows, beam, options)
+    scores = torch.where(allowed, torch.cat((top.words, top.closing), -1), -math.inf)  # (windows, beam, options)
     options = scores.shape[2]
     total, best = (totals[..., None] + scores).flatten(1).topk(2 * beam)  # (windows, 2 · beam)
     found = Candidates(best // options, tokens.flatten(1).gather(1, best), scores.flatten(1).gather(1, best), total)
@@ -95,7 +133,7 @@ def top_words(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def sample(
-    totals: Tensor, logits: Tensor, mask: NextTokenMask, uniforms: Tensor, temperature: float, top_p: float
+    logits: Tensor, uniforms: Tensor, temperature: float, top_p: float, totals: Tensor, mask: NextTokenMask
 ) -> Selection:
     """Sample the next token of every hypothesis by inverting the cumulative distribution at `uniforms`.
 

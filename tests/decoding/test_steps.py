@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ import torch
 from focat.corpus.vocabulary import END, SEPARATOR
 from focat.decoding.beam import BeamSearch, BeamState
 from focat.decoding.constraints import NextTokenMask
-from focat.decoding.selection import beam_topk
+from focat.decoding.selection import TopTokens, beam_topk, within_limits
 
 
 def logits(*rows: dict[int, float]) -> torch.Tensor:
@@ -27,7 +28,7 @@ def test_ended_candidates_make_room_for_live_ones() -> None:
     free = torch.ones(1, 2, dtype=torch.bool)
     totals = torch.tensor([[0.6, 0.4]]).log()
     table = logits({END: 0.5, 4: 0.4, 5: 0.1}, {6: 0.5, SEPARATOR: 0.3, END: 0.15})
-    ends, on = beam_topk(totals, table, NextTokenMask(free, free, free, ~free))
+    ends, on = beam_topk(TopTokens.of(table, 4), totals, NextTokenMask(free, free, free, ~free))
     assert ends.total.exp()[0].tolist() == pytest.approx([0.30, 0.0])
     assert ends.token[0, 0] == END
     assert on.token.tolist() == [[4, 6]]
@@ -52,6 +53,7 @@ def test_a_window_is_finished_when_nothing_better_can_come(live: float, finished
     )
     search = BeamSearch(state, max_length=2, nbest=1, length_penalty=1.0, single_start=True)
     table = logits({END: 0.5, 4: live}, {})
-    assert search.advance(table, beam_topk).tolist()[0] == 0
+    select = within_limits(partial(beam_topk, TopTokens.of(table, 4)))
+    assert search.advance(select).tolist()[0] == 0
     assert float(search.ended.rank[0, 0]) == pytest.approx(math.log(0.5))
     assert search.state.finished.tolist() == [finished]

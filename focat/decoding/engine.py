@@ -16,6 +16,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
+from threading import Event
 
 import torch
 
@@ -24,7 +26,8 @@ from focat.corpus.word_boundaries import WordBoundaries
 from focat.decoding.continuous_batching import ContinuousBatching
 from focat.decoding.model_runner import NAN_SCORES, Finished, ModelRunner
 from focat.decoding.requests import Hypothesis, Request, ScheduledRequest
-from focat.decoding.scheduler import compaction_order, sorted_batches
+from focat.decoding.scheduler import compaction_order, worker_batches, workers_for
+from focat.decoding.workers import map_in_workers, max_workers
 from focat.errors import FocatError
 from focat.hardware import memory_errors
 from focat.model import Transformer
@@ -138,7 +141,7 @@ class Engine:
 
 
 class SortedBatching:
-    """Decodes requests on a CPU, in batches of similar length that shrink as windows finish."""
+    """Decodes requests on a CPU, in batches of similar length that shrink as windows finish, several at a time."""
 
     def __init__(self, runner: ModelRunner, batch_tokens: int, stride: int) -> None:
         self._runner, self._batch_tokens, self._stride = runner, batch_tokens, stride
@@ -160,16 +163,17 @@ class SortedBatching:
     def step(self, refill: bool) -> list[Finished]:
         """Decode all queued requests; their results, in the order of ids."""
         queue, self._queue = self._queue, []
-        found = [result for batch in sorted_batches(queue, self._batch_tokens) for result in self._search(batch)]
-        return sorted(found, key=lambda result: result[0])
+        workers = workers_for(len(queue), max_workers())
+        found = map_in_workers(self._search, worker_batches(queue, self._batch_tokens, workers), workers)
+        return sorted(chain(*found), key=lambda result: result[0])
 
-    def _search(self, batch: list[ScheduledRequest]) -> list[Finished]:
-        """Decode one batch to its end."""
+    def _search(self, batch: list[ScheduledRequest], stopped: Event) -> list[Finished]:
+        """Decode one batch to its end, or until it is stopped."""
         max_length = max(scheduled.max_length for scheduled in batch)
         state = self._runner.prefill(batch)
         found: list[Finished] = []
         steps = 1
-        while len(found) < len(batch):
+        while len(found) < len(batch) and not stopped.is_set():
             stride = min(self._stride, max_length - steps)
             for _ in range(stride):
                 self._runner.step(state)

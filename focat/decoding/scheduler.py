@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from focat.decoding.buffers import round_to_bucket
 from focat.decoding.requests import ScheduledRequest
 
+_WORKER_WINDOWS = 24  # windows for each of several workers, at least: every one reads all weights in each step
 _PREFILL_TOKENS_CPU = 512  # source and prefix tokens that are read together on a CPU
 _PREFILL_TOKENS = 16_384  # the same on a GPU,
 _PREFILL_WINDOWS = 16, 128  # where the number of windows is a power of two between these
@@ -36,6 +37,26 @@ def sorted_batches(requests: Sequence[ScheduledRequest], batch_tokens: int) -> I
         end = start + max(batch_tokens // longest[start], 1)
         yield sorted(order[start:end], key=lambda scheduled: scheduled.read_length, reverse=True)
         start = end
+
+
+def workers_for(windows: int, most: int) -> int:
+    """How many of at most `most` workers so many windows are enough for; at least one."""
+    return max(min(most, windows // _WORKER_WINDOWS), 1)
+
+
+def worker_batches(
+    requests: Sequence[ScheduledRequest], batch_tokens: int, workers: int
+) -> list[list[ScheduledRequest]]:
+    """Sorted batches for workers that share `batch_tokens`: the same number for each, with about as many tokens."""
+    batches = list(sorted_batches(requests, batch_tokens // workers))
+    count = workers * -(-len(batches) // workers)
+    tokens = sum(len(scheduled.request.source) for scheduled in requests) // max(count, 1)
+    while len(batches) < count and tokens < batch_tokens // workers:
+        smaller = list(sorted_batches(requests, tokens))
+        if len(smaller) <= count:
+            return smaller
+        tokens += tokens // 16 + 1  # for padding
+    return batches
 
 
 def micro_batches(requests: Sequence[ScheduledRequest]) -> Iterator[tuple[slice, int, int]]:

@@ -1,0 +1,137 @@
+"""Several batches at the same time: the same results, every thread stopped, torch's own threads as before."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from focat.config.schema import SearchSettings
+from focat.corpus.vocabulary import SEPARATOR
+from focat.decoding import scheduler, workers
+from focat.decoding.engine import Engine
+from focat.decoding.model_runner import ModelRunner
+from focat.decoding.requests import Request, ScheduledRequest
+from focat.decoding.scheduler import worker_batches, workers_for
+from focat.decoding.workers import map_in_workers, max_workers
+from focat.errors import FocatError
+from tests.decoding.slow_search import small
+from tests.decoding.test_engine import source, tokens_of
+
+
+@pytest.fixture
+def four_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Four threads of torch, and workers that need no more than two windows each."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    monkeypatch.setattr(scheduler, "_WORKER_WINDOWS", 2)
+    yield
+    torch.set_num_threads(before)
+
+
+REQUESTS = [
+    Request(source(1 + i % 4, 1 + i % 3, words=30, seed=i), sentences=2, max_length=9, prefix=[5, SEPARATOR] * (i % 2))
+    for i in range(24)
+]
+
+
+@pytest.mark.usefixtures("four_threads")
+@pytest.mark.parametrize("settings", [{"beam": 3, "nbest": 2}, {"beam": 3, "int8": True}, {"sample": True, "seed": 3}])
+def test_workers_find_what_one_thread_finds(settings: dict[str, object]) -> None:
+    engine = Engine([small(words=30, scale=2.0).float()], SearchSettings(**settings))  # type: ignore[arg-type]
+    found = engine(REQUESTS)
+    torch.set_num_threads(1)
+    assert tokens_of(found) == tokens_of(engine(REQUESTS))
+
+
+@pytest.mark.usefixtures("four_threads")
+def test_batches_are_decoded_in_threads_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    prefill = ModelRunner.prefill
+
+    def note(self: ModelRunner, requests: list[ScheduledRequest]) -> object:
+        seen.append((threading.get_ident(), torch.get_num_threads(), len(requests)))
+        return prefill(self, requests)
+
+    monkeypatch.setattr(ModelRunner, "prefill", note)
+    engine = Engine([small(words=30)], SearchSettings(beam=2))
+    engine(REQUESTS)
+    assert sum(windows for _, _, windows in seen) == len(REQUESTS)
+    assert len(seen) == 4
+    assert threading.get_ident() not in {thread for thread, _, _ in seen}
+    assert {threads for _, threads, _ in seen} == {1}
+    assert torch.get_num_threads() == 4
+    seen.clear()
+    engine(REQUESTS[:3])  # too few for two
+    assert seen == [(threading.get_ident(), 4, 3)]
+
+
+@pytest.mark.usefixtures("four_threads")
+def test_threads_are_shared_evenly() -> None:
+    threads = map_in_workers(lambda _, __: torch.get_num_threads(), [1, 2, 3, 4], workers=2)
+    assert threads == [2] * 4
+    assert torch.get_num_threads() == 4
+
+
+@pytest.mark.usefixtures("four_threads")
+@pytest.mark.parametrize("failing", [0, 3])
+def test_an_error_stops_all_workers(failing: int) -> None:
+    def work(item: int, stopped: threading.Event) -> int:
+        if item == failing:
+            raise FocatError("no")
+        while not stopped.is_set():
+            time.sleep(0.001)
+        return item
+
+    before = threading.active_count()
+    with pytest.raises(FocatError, match="no"):
+        map_in_workers(work, range(8), workers=4)
+    assert threading.active_count() == before
+    assert torch.get_num_threads() == 4
+
+
+@pytest.mark.usefixtures("four_threads")
+def test_a_search_that_is_stopped_does_not_go_on() -> None:
+    engine = Engine([small(words=30)], SearchSettings(beam=2))
+    stopped = threading.Event()
+    stopped.set()
+    runner = ModelRunner(engine.models, SearchSettings(beam=2))
+    scheduled = [runner.schedule(i, request) for i, request in enumerate(REQUESTS)]
+    assert engine.batching._search(scheduled, stopped) == []  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("windows", "most", "count"), [(0, 8, 1), (47, 8, 1), (48, 8, 2), (48, 1, 1), (100, 8, 4), (999, 8, 8)]
+)
+def test_workers_need_enough_windows(windows: int, most: int, count: int) -> None:
+    assert workers_for(windows, most) == count
+
+
+def test_there_are_no_more_workers_than_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_MAX_WORKERS", 2)
+    before = torch.get_num_threads()
+    counts = []
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        counts.append(max_workers())
+    torch.set_num_threads(before)
+    assert counts == [1, 2, 2]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("tokens", [12, 40, 100, 1000])
+def test_workers_have_as_many_batches_each(count: int, tokens: int) -> None:
+    runner = ModelRunner([small(words=30)], SearchSettings(beam=2))
+    scheduled = [runner.schedule(i, request) for i, request in enumerate(REQUESTS)]
+    batches = worker_batches(scheduled, tokens, count)
+    assert sorted(each.id for batch in batches for each in batch) == list(range(len(REQUESTS)))
+    for batch in batches:
+        longest = max(len(each.request.source) for each in batch)
+        assert len(batch) == 1 or len(batch) * longest <= tokens // count
+    if tokens == 1000:  # all fit into one batch
+        assert len(batches) == count
+        sizes = [sum(len(each.request.source) for each in batch) for batch in batches]
+        assert max(sizes) <= 2 * min(sizes)

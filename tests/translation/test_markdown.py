@@ -137,6 +137,7 @@ _PIECES = [*_MARKS.split(";"), "\n", "\n\n", "  \n", "|-|\n", "```\n", "---\n", 
 @settings(max_examples=250, deadline=None)
 @given(pieces=st.lists(st.sampled_from(_PIECES), max_size=16), upper=st.booleans())
 @example(pieces=["*", "a", "*", " ", "B. C"], upper=True)
+@example(pieces=["a", "\\", "  \n", "a"], upper=True)
 def test_any_file(tmp_path_factory: pytest.TempPathFactory, pieces: list[str], upper: bool) -> None:
     """With an identity model, the same bytes, if no character is written in two ways; and always the same structure."""
     text = "".join(pieces)

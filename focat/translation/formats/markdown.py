@@ -25,6 +25,9 @@ from focat.translation.inline import InlineText, Part, Tag
 from focat.translation.result import Translation
 from focat.translation.sentence import InputSentence
 
+_SPACES_AT_END = re.compile(
+    r" {2,}(?=[\r\n])"
+)  # they make a line break a hard one, unless a backslash stands before them
 _FRONT_MATTER = re.compile(r"\ufeff?(-{3}|\+{3})[ \t]*\n.*?^\1[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 # paragraphs that are commands of some dialect: admonitions, containers, templates, a place for the contents, formulas
 _COMMAND = re.compile(r"!!!|\?\?\?|:::|\{%|\{\{|\[TOC\]|\[\[|\$\$")
@@ -96,7 +99,7 @@ class MarkdownBlock:
                 if i and _starts_mark(line) and line.strip() not in known:
                     content, written = content + " ", written + " "
                 elif i:
-                    content, written = content + "\n", written + own.pop(0)
+                    content, written = content + "\n", written + _SPACES_AT_END.sub(" ", own.pop(0))
                 content, written = content + line, written + line
         if _starts_mark(content) and not _starts_mark(self.content):
             content, written = _escape_mark(content), _escape_mark(written)

@@ -1,4 +1,4 @@
-"""The machine: its description, its cores, how threads wait, a device by name, and errors when memory runs out."""
+"""The machine: its description, its cores, how threads wait, devices and copies to them, and errors of memory."""
 
 from __future__ import annotations
 
@@ -94,6 +94,11 @@ def device_named(name: str) -> torch.device:
     if device.type == "meta":
         raise ParameterError("device", name, "computes nothing; take auto, cpu, cuda or cuda:1")
     return device
+
+
+def to_device_async(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Copy a tensor from host memory to a device, without waiting for the work queued on the device."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 @contextmanager

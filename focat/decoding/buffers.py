@@ -14,6 +14,7 @@ from focat.corpus.vocabulary import START
 from focat.decoding.beam import BeamSearch
 from focat.decoding.cuda_graphs import CapturedGraphs
 from focat.decoding.requests import Request
+from focat.hardware import to_device_async
 from focat.model import TreeKVCache
 from focat.windows.builder import pad_rows
 from focat.windows.segments import segments_of
@@ -211,11 +212,6 @@ def share_kv_memory(allocate: Callable[[BucketShape], DecodeBuffers]) -> Callabl
         return buffers
 
     return allocate_shared
-
-
-def to_device_async(tensor: Tensor, device: torch.device) -> Tensor:
-    """Copy a tensor from host memory to a device, without waiting for the work queued on the device."""
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def round_to_bucket(number: int, multiple: int = 1) -> int:

@@ -13,19 +13,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from focat.decoding.buffers import (
-    BucketShape,
-    BufferPool,
-    DecodeBuffers,
-    round_to_bucket,
-    share_kv_memory,
-    to_device_async,
-)
+from focat.decoding.buffers import BucketShape, BufferPool, DecodeBuffers, round_to_bucket, share_kv_memory
 from focat.decoding.cuda_graphs import CudaGraphRunner
 from focat.decoding.model_runner import NAN_SCORES, Finished, ModelRunner
 from focat.decoding.requests import ScheduledRequest
 from focat.decoding.scheduler import RequestQueue, SlotTable, compaction_order, prefill_batches, prefill_shape
 from focat.errors import FocatError
+from focat.hardware import to_device_async
 
 _COLUMNS_MULTIPLE = 128  # steps attend to a multiple of so many columns, or to all; one graph for each
 _DOWNSIZE_TO = 1 / 4  # of the windows: when no more are live, they move to smaller buffers,

@@ -19,7 +19,7 @@ from focat.config.schema import SearchSettings
 from focat.corpus.vocabulary import END
 from focat.corpus.word_boundaries import WordBoundaries
 from focat.decoding.beam import IDLE, BeamSearch, BeamState
-from focat.decoding.buffers import BucketShape, DecodeBuffers, PrefillBatch, SearchState, to_device_async
+from focat.decoding.buffers import BucketShape, DecodeBuffers, PrefillBatch, SearchState
 from focat.decoding.constraints import min_length
 from focat.decoding.cuda_graphs import CudaGraphRunner
 from focat.decoding.linear import PackedLinear, can_pack, has_bfloat16, replace_linear
@@ -29,6 +29,7 @@ from focat.decoding.requests import Hypothesis, Request, ScheduledRequest
 from focat.decoding.scheduler import micro_batches
 from focat.decoding.selection import Selector, TopTokens, beam_topk, sample, within_limits
 from focat.errors import FocatError, ParameterError
+from focat.hardware import to_device_async
 from focat.model import EncoderOutput, Transformer, TreeKVCache
 from focat.model.kv_cache import CAPACITY_STEP
 from focat.windows.batch import PaddedSequences

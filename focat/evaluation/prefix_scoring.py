@@ -18,8 +18,9 @@ from torch import Tensor
 
 from focat.choices import Precision
 from focat.corpus.tokenizer import Tokenizer, Vocabulary
-from focat.corpus.vocabulary import END, SEPARATOR, START
+from focat.corpus.vocabulary import END, PAD, SEPARATOR, START
 from focat.evaluation.scoring import Scores, autocast, logits_at_once
+from focat.hardware import to_device_async
 from focat.model.transformer import Transformer
 from focat.progress import NULL_PROGRESS, Progress
 from focat.windows.batch import PaddedSequences
@@ -198,24 +199,25 @@ def _batches(trees: Sequence[_Tree], budget: int) -> Iterator[list[_Tree]]:
 
 
 def _score(model: Transformer, batch: Sequence[_Tree], device: torch.device) -> Tensor:
-    """Return the log-probabilities of the tokens to predict of all trees, in a row; float32."""
-    source = pad_rows([tree.source for tree in batch]).to(device)
+    """Return the log-probabilities of the tokens to predict of all trees, in a row; float32.
+
+    Nothing here waits for the device, so that the host prepares the next batch meanwhile.
+    """
+    source = to_device_async(pad_rows([tree.source for tree in batch]), device)
     encoded = model.encode(PaddedSequences(source, segments_of(source), (source == SEPARATOR).sum(-1)))
     tokens = pad_rows([tree.tokens for tree in batch])  # (trees, nodes)
-    nodes = torch.arange(tokens.shape[1])
-    ends = (nodes + 1).repeat(len(batch), 1)  # padding sees itself alone
-    for row, tree in zip(ends, batch, strict=True):
-        row[: len(tree.ends)] = torch.from_numpy(tree.ends)
-    ends, nodes = ends.to(device), nodes.to(device)
+    ends = to_device_async(pad_rows([tree.ends for tree in batch]), device)  # (trees, nodes)
+    nodes = torch.arange(tokens.shape[1], device=device)
+    ends = torch.where(ends == PAD, nodes + 1, ends)  # padding sees itself alone
     branches = (nodes <= nodes[:, None]) & (nodes[:, None] < ends[:, None])  # (trees, nodes, nodes)
-    current = torch.tensor([tree.current for tree in batch], device=device)
+    current = to_device_async(torch.tensor([tree.current for tree in batch]), device)
     cache = model.init_cache(encoded, current=current, capacity=tokens.shape[1])
-    hidden = model.decode_step(cache, tokens.to(device), branches=branches)
-    real = torch.cat([i * tokens.shape[1] + torch.arange(len(tree.tokens)) for i, tree in enumerate(batch)])
+    hidden = model.decode_step(cache, to_device_async(tokens, device), branches=branches)
+    real = to_device_async(torch.from_numpy(np.flatnonzero(tokens.numpy() != PAD)), device)
     begins = np.cumsum([0, *(len(tree.tokens) for tree in batch)])
     parents = np.concatenate([begin + tree.parents for begin, tree in zip(begins[:-1], batch, strict=True)])
     labels = np.concatenate([np.append(tree.tokens[1:], [END] * len(tree.targets)) for tree in batch])
-    return _predicted(model, hidden.flatten(0, 1)[real.to(device)], parents, labels)
+    return _predicted(model, hidden.flatten(0, 1)[real], parents, labels)
 
 
 def _predicted(model: Transformer, hidden: Tensor, parents: Ids, labels: Ids) -> Tensor:
@@ -230,7 +232,9 @@ def _predicted(model: Transformer, hidden: Tensor, parents: Ids, labels: Ids) ->
     order = np.argsort(parents, kind="stable")
     chunk = logits_at_once(model)
     bounds = np.searchsorted(parents[order], np.arange(0, len(hidden) + chunk, chunk))
-    where, row, column = (torch.from_numpy(each).to(hidden.device) for each in (order, parents[order], labels[order]))
+    where, row, column = (
+        to_device_async(torch.from_numpy(each), hidden.device) for each in (order, parents[order], labels[order])
+    )
     found = torch.empty(len(labels), device=hidden.device)
     for i, start in enumerate(range(0, len(hidden), chunk)):
         part = slice(int(bounds[i]), int(bounds[i + 1]))

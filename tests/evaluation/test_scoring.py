@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from focat.choices import SCORING_RULES
 from focat.corpus.generated import contrapro_suite, voita_suite
 from focat.corpus.vocabulary import END, PAD, SEPARATOR
+from focat.evaluation import prefix_scoring
 from focat.evaluation.contrastive import ContextConfig, candidate_group
 from focat.evaluation.prefix_scoring import CandidateGroup, score_candidates
 from focat.evaluation.scoring import Scores, score_texts, sums
@@ -33,6 +36,17 @@ def generated_groups(tokenizer, context=None):
     for phenomenon in ("deixis", "lex_cohesion", "ellipsis_vp"):
         instances += voita_instances(voita_suite(phenomenon, 6, 2))
     return [candidate_group(instance, context or ContextConfig(3, 3), tokenizer) for instance in instances]
+
+
+def different_prefixes(tokenizer, groups):
+    """How many prefixes predict a token."""
+    prefixes = set()
+    for group in groups:
+        for candidate in group.candidates:
+            target = batch_texts(tokenizer, [WindowText(group.source, [*group.target, candidate])]).target.tokens
+            ids = target[0].tolist()
+            prefixes |= {(group.source, len(group.target), *ids[:n]) for n in range(len(ids))}
+    return len(prefixes)
 
 
 def assert_same(found, expected, within):
@@ -148,13 +162,7 @@ def test_every_prefix_is_decoded_once(system, monkeypatch):
         model, "decode_step", lambda cache, tokens, **more: decoded.append(tokens) or step(cache, tokens, **more)
     )
     score_candidates(model, tokenizer, groups, batch_tokens=500)
-    prefixes = set()
-    for group in groups:
-        for candidate in group.candidates:
-            target = batch_texts(tokenizer, [WindowText(group.source, [*group.target, candidate])]).target.tokens
-            ids = target[0].tolist()
-            prefixes |= {(group.source, len(group.target), *ids[:n]) for n in range(len(ids))}  # what predicts a token
-    assert sum(int((tokens != PAD).sum()) for tokens in decoded) == len(prefixes)
+    assert sum(int((tokens != PAD).sum()) for tokens in decoded) == different_prefixes(tokenizer, groups)
 
 
 def test_nothing_to_score(system):
@@ -180,3 +188,30 @@ def test_scores_of_a_candidate_do_not_depend_on_the_others(system):
         *(getattr(whole, name)[:count] for name in ("current", "context", "current_tokens", "context_tokens"))
     )
     assert_same(one, some, 1e-5)
+
+
+class CopiesToMeta(TorchDispatchMode):
+    """Counts the copies of tensors from the host to the meta device."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        given = {tensor.device.type for tensor in tree_leaves((args, kwargs)) if isinstance(tensor, torch.Tensor)}
+        self.count += "cpu" in given and isinstance(made, torch.Tensor) and made.is_meta
+        return made
+
+
+def test_the_host_never_waits_for_the_device_before_all_is_queued(contrast_run, monkeypatch):
+    """On the meta device, which has shapes and no values, whatever reads a value raises an error."""
+    model, tokenizer = contrast_run.load_model(device="meta"), contrast_run.tokenizer
+    groups, copied, queued = generated_groups(tokenizer), [], []
+    copy, project = prefix_scoring.to_device_async, model.project
+    monkeypatch.setattr(prefix_scoring, "to_device_async", lambda *given: copied.append(given) or copy(*given))
+    monkeypatch.setattr(model, "project", lambda hidden: queued.append(len(hidden)) or project(hidden))
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: False)  # which does not know this device
+    with CopiesToMeta() as copies, pytest.raises(NotImplementedError, match="out of meta tensor"):
+        score_candidates(model, tokenizer, groups, batch_tokens=500)  # there are no scores to return
+    assert copies.count == len(copied)  # other copies are not from pinned memory, and wait
+    assert len(queued) > 1
+    assert sum(queued) == different_prefixes(tokenizer, groups)

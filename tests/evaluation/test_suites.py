@@ -6,14 +6,16 @@ import lzma
 
 import pytest
 
-from focat.corpus.generated import contrapro_suite, write_suites
+from focat.corpus.generated import contrapro_suite, voita_suite, write_suites
 from focat.errors import FocatError
 from focat.evaluation.suites import (
     ContextFiles,
     ContextFolder,
     Instance,
+    Suite,
     TextNormalization,
     contrapro_instances,
+    normalization,
     read_suite,
     voita_instances,
 )
@@ -310,10 +312,20 @@ def test_detokenise(tokenised, raw):
 
 
 def test_form_changes_every_sentence_and_says_so():
-    (instance,) = voita_instances([VOITA | {"src": "A , _eos b _eos c _eos d ."}])
-    changed = TextNormalization(detokenise=True, lowercase=True).instance(instance)
+    suite = Suite("suite", "voita", voita_instances([VOITA | {"src": "A , _eos b _eos c _eos d ."}]))
+    (changed,) = TextNormalization(detokenise=True, lowercase=True).suite(suite).instances
     assert (changed.source, changed.target) == (["a,", "b", "c", "d."], ["a", "b", "c"])
     assert changed.candidates == ["d", "e"]
     assert str(TextNormalization(detokenise=True, lowercase=True)) == "detokenise+lowercase"
-    assert TextNormalization().instance(instance) is instance
+    assert TextNormalization().suite(suite) is suite
     assert str(TextNormalization()) == "published"
+
+
+def test_a_sentence_of_many_instances_is_detokenised_once(monkeypatch):
+    done = []
+    monkeypatch.setattr(normalization, "detokenise", lambda text: done.append(text) or text)
+    instances = voita_instances(voita_suite("deixis", 6, 2))
+    TextNormalization(detokenise=True).suite(Suite("deixis", "voita", instances))
+    distinct = {text for one in instances for text in (*one.source, *one.target, *one.candidates)}
+    assert sorted(done) == sorted(distinct)
+    assert len(distinct) < sum(len([*one.source, *one.target, *one.candidates]) for one in instances)

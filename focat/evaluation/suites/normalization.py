@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 
 from focat.evaluation.suites.instance import Instance, Suite
 
 _CLOSES = re.compile(r"[,.!?;:…)\]}»”%]+|'(?:s|t|m|d|re|ve|ll|S|T|M|D|RE|VE|LL)|n't|N'T")
 _OPENS = re.compile(r"[(\[{«„“¿¡$£]+")
+_WORD_AFTER_APOSTROPHE = re.compile(r"'\w")
+_LETTER = re.compile(r"[A-Za-z]")
 _QUOTES = ('"', "'")
 
 
@@ -34,25 +36,23 @@ class TextNormalization:
         text = detokenise(text) if self.detokenise else text
         return text.lower() if self.lowercase else text
 
-    def instance(self, instance: Instance) -> Instance:
-        """Normalize all sentences of an instance."""
-        if not (self.detokenise or self.lowercase):
-            return instance
-        change: Callable[[str], str] = self.text
-        return replace(
-            instance,
-            source=[*map(change, instance.source)],
-            target=[*map(change, instance.target)],
-            candidates=[*map(change, instance.candidates)],
-            forms=None if instance.forms is None else [*map(change, instance.forms)],
-            expected=None if instance.expected is None else change(instance.expected),
-        )
-
     def suite(self, suite: Suite) -> Suite:
-        """Normalize all instances of a suite."""
-        return replace(
-            suite, instances=[*map(self.instance, suite.instances)], generative=[*map(self.instance, suite.generative)]
-        )
+        """Normalize all sentences of a suite."""
+        if not (self.detokenise or self.lowercase):
+            return suite
+        change = cache(self.text)  # twin instances share most of their sentences
+
+        def changed(instance: Instance) -> Instance:
+            return replace(
+                instance,
+                source=[*map(change, instance.source)],
+                target=[*map(change, instance.target)],
+                candidates=[*map(change, instance.candidates)],
+                forms=None if instance.forms is None else [*map(change, instance.forms)],
+                expected=None if instance.expected is None else change(instance.expected),
+            )
+
+        return replace(suite, instances=[*map(changed, suite.instances)], generative=[*map(changed, suite.generative)])
 
 
 AS_PUBLISHED = TextNormalization()
@@ -69,12 +69,16 @@ def detokenise(text: str) -> str:
             pieces.append("-")
             glue = True
             continue
+        if token.isalnum():  # most are, and neither close nor open anything
+            pieces += ["" if glue else " ", token]
+            glue = False
+            continue
         closes, opens = _CLOSES.fullmatch(token) is not None, _OPENS.fullmatch(token) is not None
         if token in _QUOTES:
             closes = token in open_quotes or (i == len(tokens) - 1 and i > 0)
             opens = not closes
             open_quotes ^= {token}
-        elif re.match(r"'\w", token) and i and re.fullmatch(r"[A-Za-z]", tokens[i - 1]):
+        elif i and _WORD_AFTER_APOSTROPHE.match(token) and _LETTER.fullmatch(tokens[i - 1]):
             closes = True  # O 'Brien, d 'Artagnan
         pieces += ["" if glue or closes else " ", token]
         glue = opens

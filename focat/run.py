@@ -6,8 +6,6 @@ config.yaml, model.json, tokenizer/, checkpoints/NNNNNNN/, best, averaged/, log.
 from __future__ import annotations
 
 import json
-import math
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,9 +13,6 @@ from typing import Any, Literal
 
 import torch
 from pydantic import BaseModel, PositiveInt, ValidationError
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file
-from torch import Tensor
 
 from focat.config import Settings, dump_settings, load_whole_settings, override_decoding
 from focat.config.schema import WindowSettings
@@ -27,10 +22,10 @@ from focat.errors import FocatError
 from focat.files import PARTIAL_SUFFIX, json_text, partial_file, read_json_object, sha256, write_atomic
 from focat.hardware import device_named, memory_errors
 from focat.model import model_class
+from focat.model.stored_weights import load_weights
 from focat.model.transformer import Transformer
 
 RUN_FORMAT = 2  # of run folders; docs/formats.md, "Compatibility"
-CHECKSUMS = "checksums.json"  # of the files of a checkpoint
 # Settings that may change when a run is resumed.
 _MAY_CHANGE: Any = {
     "training": {
@@ -40,7 +35,6 @@ _MAY_CHANGE: Any = {
     "data": True,  # the store's own digest is compared instead
     "decoding": True,
 }
-_OTHER = "use another checkpoint"
 _RESTORE = "restore it from a copy of the run"
 _BEST = "write the name of a checkpoint into it, or train on, which writes it again"
 _BEGUN = {"model.json", "tokenizer", "config.yaml", "log.jsonl", "tensorboard", "checkpoints"}
@@ -305,69 +299,6 @@ def log_record(line: bytes) -> dict[str, Any] | None:
         return None
     numbers = (record.get("update"), record.get("minutes", 0))
     return record if all(isinstance(number, int | float) for number in numbers) else None
-
-
-def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Read the weights of a checkpoint, and verify their checksum if it has one."""
-    path = _weights_file(folder)
-    if (folder / CHECKSUMS).exists():
-        known = read_json_object(folder / CHECKSUMS, _OTHER).get(path.name)
-        if known is not None and sha256(path) != known:
-            raise FocatError(f"{path}: is damaged (it does not match its checksum); {_OTHER}")
-    try:
-        return load_file(path)
-    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
-        raise FocatError(f"{path}: is damaged ({error}); {_OTHER}") from None
-
-
-def count_weights(folder: Path) -> int:
-    """Return the number of weights of a checkpoint, without reading them."""
-    path = _weights_file(folder)
-    try:
-        with safe_open(path, "numpy") as weights:
-            shapes: list[list[int]] = [weights.get_slice(name).get_shape() for name in weights.keys()]  # noqa: SIM118
-            return sum(map(math.prod, shapes))
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise FocatError(f"{path}: is damaged ({error}); {_OTHER}") from None
-
-
-def _weights_file(folder: Path) -> Path:
-    path = folder / "weights.safetensors"
-    if not path.exists():
-        raise FocatError(f"{folder}: has no weights.safetensors")
-    if not os.access(path, os.R_OK):
-        raise FocatError(f"{path}: cannot be read; its owner has to permit it")
-    return path
-
-
-def load_weights(model: Transformer, folder: Path, may_lack: str | None = None) -> list[str]:
-    """Copy stored weights into a model of the same shape.
-
-    Args:
-        may_lack: weights that this pattern matches may be missing in the folder, and keep their values.
-
-    Returns:
-        The names of the weights that are missing there.
-    """
-    path, stored = folder / "weights.safetensors", read_weights(folder)
-    parameters = dict(model.named_parameters())
-    lacking = [name for name in parameters if may_lack and re.match(may_lack, name) and name not in stored]
-    for name in dict.fromkeys([*parameters, *stored]):
-        expected, found = (tensors[name].shape if name in tensors else None for tensors in (parameters, stored))
-        if expected != found and name not in lacking:
-            raise FocatError(
-                f"{path}: {name} is {_shape(found)} there and {_shape(expected)} in this model: "
-                "the two differ in model settings or vocabulary"
-            )
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            if name not in lacking:
-                parameter.copy_(stored[name])
-    return lacking
-
-
-def _shape(shape: torch.Size | None) -> str:
-    return "missing" if shape is None else "×".join(map(str, shape))
 
 
 def _describe(tokenizer: Tokenizer, shift: int | Literal["avg-sequence"], store: str | None) -> ModelInfo:

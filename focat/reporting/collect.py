@@ -22,7 +22,8 @@ from focat.evaluation.results import (
     validated_result,
 )
 from focat.files import split_name
-from focat.run import Run, count_weights
+from focat.model.stored_weights import count_weights
+from focat.run import Run
 
 RESULTS_FOLDER = "results"
 """The folder of a run where results are looked for."""

@@ -11,7 +11,8 @@ from torch import Tensor
 from focat.choices import AveragingRule
 from focat.errors import FocatError
 from focat.files import atomic_folder, sha256, write_json
-from focat.run import CHECKSUMS, Run, read_weights
+from focat.model.stored_weights import CHECKSUMS, read_weights
+from focat.run import Run
 from focat.training.checkpoints import read_state
 
 

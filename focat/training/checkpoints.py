@@ -24,8 +24,9 @@ from focat.files import (
     write_atomic,
     write_json,
 )
+from focat.model.stored_weights import CHECKSUMS
 from focat.progress import Progress
-from focat.run import CHECKSUMS, Run
+from focat.run import Run
 from focat.windows.loader import Position
 
 _STATE, _WEIGHTS, _TRAINING = "state.json", "weights.safetensors", "training.safetensors"

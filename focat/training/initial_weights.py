@@ -7,10 +7,11 @@ from pathlib import Path
 import torch
 
 from focat.corpus.vocabulary import END, SEPARATOR
+from focat.model.stored_weights import load_weights
 from focat.model.transformer import UNUSED_BIAS, Transformer
 from focat.model.two_pass import TwoPassTransformer
 from focat.progress import Progress
-from focat.run import Run, load_weights
+from focat.run import Run
 from focat.training.freezing import CONTEXT_WEIGHTS
 
 _MAX_LISTED = 3  # names of weights that a run lacks

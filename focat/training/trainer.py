@@ -26,8 +26,9 @@ from focat.corpus.store import Store
 from focat.errors import FocatError
 from focat.files import disk_errors, locked_folder
 from focat.hardware import memory_errors
+from focat.model.stored_weights import load_weights
 from focat.progress import NULL_PROGRESS, Progress, shortened
-from focat.run import Run, load_weights
+from focat.run import Run
 from focat.training.captured_step import CapturedStep
 from focat.training.checkpoints import (
     TrainingState,

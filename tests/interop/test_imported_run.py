@@ -13,7 +13,8 @@ import focat
 from focat.errors import FocatError
 from focat.evaluation.prefix_scoring import CandidateGroup, score_candidates
 from focat.interop.import_model import import_model
-from focat.run import Run, read_weights
+from focat.model.stored_weights import read_weights
+from focat.run import Run
 from focat.training.averaging import average_checkpoints
 from tests.interop.marian_models import random_marian, sentences, transformers
 

@@ -11,8 +11,9 @@ import torch
 
 from focat.errors import FocatError
 from focat.files import PARTIAL_SUFFIX
+from focat.model.stored_weights import read_weights
 from focat.progress import NULL_PROGRESS
-from focat.run import Run, read_weights
+from focat.run import Run
 from focat.training.averaging import select_checkpoints
 from focat.training.checkpoints import (
     TrainingState,

@@ -17,7 +17,8 @@ from focat.config import load_settings
 from focat.corpus.store import Store
 from focat.errors import FocatError
 from focat.files import PARTIAL_SUFFIX
-from focat.run import Run, load_weights, read_weights
+from focat.model.stored_weights import load_weights, read_weights
+from focat.run import Run
 from focat.windows.loader import Loader
 from tests.model.examples import tiny
 from tests.training.runs import Workspace, last_checkpoint, records, same_tensors, weights_of

@@ -18,8 +18,9 @@ from torch.nn import functional as F
 from focat.corpus.store import Store
 from focat.corpus.vocabulary import PAD
 from focat.errors import FocatError
+from focat.model.stored_weights import read_weights
 from focat.progress import NULL_PROGRESS
-from focat.run import Run, read_weights
+from focat.run import Run
 from focat.training.checkpoints import training_tensors
 from focat.training.objective import LossSums
 from focat.training.schedule import learning_rate

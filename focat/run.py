@@ -19,10 +19,10 @@ from focat.config.schema import WindowSettings
 from focat.corpus.store import Store
 from focat.corpus.tokenizer import Tokenizer
 from focat.errors import FocatError
-from focat.files import PARTIAL_SUFFIX, json_text, partial_file, read_json_object, sha256, write_atomic
+from focat.files import PARTIAL_SUFFIX, json_text, partial_file, read_json_object, write_atomic
 from focat.hardware import device_named, memory_errors
 from focat.model import model_class
-from focat.model.stored_weights import load_weights
+from focat.model.stored_weights import UninitialisedWeights, load_weights, loaded_digest
 from focat.model.transformer import Transformer
 
 RUN_FORMAT = 2  # of run folders; docs/formats.md, "Compatibility"
@@ -188,7 +188,8 @@ class Run:
     def load_model(self, weights: Path | None = None, device: str | torch.device = "cpu") -> Transformer:
         """Load the trained model onto a device, in evaluation mode."""
         folder = weights or self.weights_folder()
-        model = self.build_model()
+        with UninitialisedWeights():
+            model = self.build_model()
         load_weights(model, folder)
         with memory_errors(f"{self.path}: its model does not fit into the memory of {device}; use another device"):
             return model.to(device).eval()
@@ -263,7 +264,7 @@ class TrainedSystem:
     @property
     def weights_digests(self) -> list[str]:
         """SHA-256 of the weights of each model, for signatures."""
-        return [sha256(folder / "weights.safetensors") for folder in self.weights]
+        return [loaded_digest(folder) for folder in self.weights]
 
     def windows(self, size: int | None = None) -> WindowSettings:
         """The windows of training, with `size` sentences if given, within what every model of the ensemble can take."""

@@ -6,11 +6,13 @@ import math
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from focat.errors import FocatError
 from focat.files import read_json_object, sha256
@@ -18,19 +20,40 @@ from focat.model.transformer import Transformer
 
 CHECKSUMS = "checksums.json"  # of the files of a checkpoint
 _OTHER = "use another checkpoint"
+_INITIALISERS = {"normal_", "uniform_", "kaiming_uniform_", "xavier_uniform_"}
+
+
+class UninitialisedWeights(TorchFunctionMode):
+    """Models are built without random numbers in this context: they take longer than loading weights instead."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Leave a tensor as it is where it would be filled with random numbers."""
+        kwargs = kwargs or {}
+        if func.__name__ in _INITIALISERS:
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs)
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
     """Read the weights of a checkpoint, and verify their checksum if it has one."""
-    path = _weights_file(folder)
-    if (folder / CHECKSUMS).exists():
-        known = read_json_object(folder / CHECKSUMS, _OTHER).get(path.name)
-        if known is not None and sha256(path) != known:
-            raise FocatError(f"{path}: is damaged (it does not match its checksum); {_OTHER}")
+    path, known = _weights_file(folder), _recorded_digest(folder)
+    if known is not None and sha256(path) != known:
+        raise FocatError(f"{path}: is damaged (it does not match its checksum); {_OTHER}")
     try:
         return load_file(path)
     except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
         raise FocatError(f"{path}: is damaged ({error}); {_OTHER}") from None
+
+
+def loaded_digest(folder: Path) -> str:
+    """Return SHA-256 of the weights of a checkpoint that were loaded: as recorded, since reading them verifies that."""
+    return _recorded_digest(folder) or sha256(_weights_file(folder))
+
+
+def _recorded_digest(folder: Path) -> str | None:
+    """Return the checksum of the weights that a checkpoint has; None if it has none."""
+    path = folder / CHECKSUMS
+    return read_json_object(path, _OTHER).get("weights.safetensors") if path.exists() else None
 
 
 def count_weights(folder: Path) -> int:

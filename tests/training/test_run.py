@@ -16,9 +16,10 @@ from safetensors.torch import save_file
 from focat.config import load_settings
 from focat.corpus.store import Store
 from focat.errors import FocatError
-from focat.files import PARTIAL_SUFFIX
+from focat.files import PARTIAL_SUFFIX, sha256
+from focat.model import stored_weights
 from focat.model.stored_weights import load_weights, read_weights
-from focat.run import Run
+from focat.run import Run, load_system
 from focat.windows.loader import Loader
 from tests.model.examples import tiny
 from tests.training.runs import Workspace, last_checkpoint, records, same_tensors, weights_of
@@ -45,6 +46,28 @@ def test_a_run_can_be_moved_and_used_elsewhere(workspace: Workspace) -> None:
 
     output = workspace.train(f"training.output_dir={elsewhere}", "training.budget.updates=14")  # and it goes on there
     assert "resuming from update 12" in output
+
+
+def test_loading_draws_no_random_numbers_and_reads_the_weights_for_their_digest_once(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace.train("training.budget.updates=4", "model.segment_embeddings=learned")
+    file = Run.open(workspace.run).weights_folder() / "weights.safetensors"
+    expected, before = sha256(file), torch.get_rng_state()
+    hashed: list[Path] = []
+
+    def noted(path: Path) -> str:
+        hashed.append(path)
+        return sha256(path)
+
+    monkeypatch.setattr(stored_weights, "sha256", noted)
+    system = load_system(workspace.run, "cpu")
+    assert torch.equal(torch.get_rng_state(), before)
+    assert same_tensors(dict(system.model.named_parameters()), read_weights(file.parent))
+    del hashed[1:]
+    assert (system.weights_digests, hashed) == ([expected], [file])
+    (file.parent / "checksums.json").unlink()
+    assert (system.weights_digests, hashed) == ([expected], [file, file])
 
 
 def test_settings_of_a_run_are_those_it_was_trained_with(workspace: Workspace) -> None:

@@ -35,11 +35,9 @@ from focat.evaluation.suites import (
     contrasts,
     read_suites,
 )
-from focat.evaluation.test_sets import translated_texts
 from focat.hardware import memory_errors
 from focat.progress import Progress
 from focat.run import Run, TrainedSystem
-from focat.translation.translator import Translator
 
 
 @dataclass(frozen=True)
@@ -153,6 +151,9 @@ def run_contrast(
     results = []
 
     def translate_context(documents: Sequence[Sequence[str]]) -> list[list[str]]:
+        from focat.evaluation.test_sets import translated_texts  # most suites bring their context along
+        from focat.translation.translator import Translator
+
         translator = Translator.from_system(system, "reuse", window=config.window)
         return translated_texts(translator, documents, progress, "translating context")[0]
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from focat.choices import Formality, TargetContext
 from focat.config.schema import SearchOptions
-from focat.translation.formats.segments import SubtitleOptions
+
+if TYPE_CHECKING:  # the readers of all formats come with it, and a translator needs none
+    from focat.translation.formats.segments import SubtitleOptions
 
 GlossaryInput = str | Path | Mapping[str, str | Sequence[str]]
 KeepInput = str | Path | Sequence[str]

@@ -27,6 +27,18 @@ def test_help_is_instant_because_nothing_heavy_is_imported(tmp_path):
     assert not imported & {"torch", "numpy", "pydantic", "sentencepiece", "yaml"}
 
 
+@pytest.mark.parametrize(
+    ("module", "other"),
+    [
+        ("focat.evaluation.contrast", {"focat.translation", "sacrebleu", "scipy", "lxml", "markdown_it"}),
+        ("focat.evaluation.test_sets", {"focat.translation.formats", "scipy", "markdown_it"}),
+    ],
+)
+def test_a_command_starts_without_what_it_does_not_need(module, other):
+    line = f"import {module}, sys; print(*({other!r} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True).stdout == "\n"
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_by_either_name(command, tmp_path):
     long, short = (focat(tmp_path, command, flag).stdout for flag in ("--help", "-h"))

@@ -27,6 +27,12 @@ def test_help_is_instant_because_nothing_heavy_is_imported(tmp_path):
     assert not imported & {"torch", "numpy", "pydantic", "sentencepiece", "yaml"}
 
 
+def test_garbage_is_not_collected_all_the_time_while_a_command_imports():
+    line = "import gc; from focat.cli import main; gc.callbacks.append(lambda *_: print('collected')); main()"
+    done = subprocess.run([sys.executable, "-c", line, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("focat ")  # at its end, Python collects what is left
+
+
 @pytest.mark.parametrize(
     ("module", "other"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 import re
@@ -23,6 +24,7 @@ _SAMPLES = 5  # of the number of running processes
 _SAMPLE_SECONDS = 0.005  # between two samples
 # in errors without a type; sizes that overflow are of tensors that fit into no memory
 _NO_MEMORY = re.compile("out of memory|not enough memory|allocate memory|ALLOC_FAILED|[Oo]verflow")
+_HAS_TRITON = importlib.util.find_spec("triton") is not None  # it comes with PyTorch for GPUs
 
 
 def cores() -> int:
@@ -99,6 +101,11 @@ def device_named(name: str) -> torch.device:
 def to_device_async(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     """Copy a tensor from host memory to a device, without waiting for the work queued on the device."""
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
+def runs_kernels(device: torch.device) -> bool:
+    """Whether Triton's kernels run on this device: a GPU, where Triton is installed."""
+    return _HAS_TRITON and device.type == "cuda"
 
 
 @contextmanager

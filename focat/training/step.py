@@ -9,10 +9,10 @@ import torch.fx.experimental._config
 from torch import Tensor, nn
 
 from focat.config.schema import ModelSettings, ObjectiveSettings, TrainingSettings
+from focat.hardware import runs_kernels
 from focat.model.packed_attention import has_packed_kernels
 from focat.model.transformer import Transformer
-from focat.training.loss_kernel import fastest_kernel
-from focat.training.objective import chunked_loss, token_weights
+from focat.training.objective import Kernel, chunked_loss, losses_and_gradient, token_weights
 from focat.windows.batch import Sequences
 
 _COMPILER: dict[str, Any] = {
@@ -27,7 +27,7 @@ class TrainingStep(nn.Module):
     def __init__(self, model: Transformer, objective: ObjectiveSettings, compiled: bool, packed: bool = False) -> None:
         super().__init__()
         self.model, self.smoothing, self.chunk = model, objective.label_smoothing, objective.chunk_tokens
-        self.kernel = fastest_kernel(model.output_weight.device, len(model.output_weight), compiled)
+        self.kernel = fastest_kernel(model.output_weight.device, compiled)
         if compiled:
             torch.fx.experimental._config.use_duck_shape = False  # equal lengths may differ in the next batch
             model.compile_for_training(packed, _COMPILER)
@@ -57,6 +57,15 @@ class TrainingStep(nn.Module):
         )
 
 
+def fastest_kernel(device: torch.device, compiled: bool) -> Kernel:
+    """The fastest implementation of `losses_and_gradient` for this device."""
+    if runs_kernels(device):
+        from focat.training.loss_kernel import fused_losses_and_gradient  # imports Triton, some 80 MB
+
+        return fused_losses_and_gradient
+    return torch.compile(losses_and_gradient, dynamic=True) if compiled else losses_and_gradient
+
+
 def uses_compile(training: TrainingSettings, device: torch.device) -> bool:
     """Whether to compile the model on this device, by `training.compile`."""
     return training.compile == "always" or (training.compile == "auto" and device.type == "cuda")
@@ -73,4 +82,4 @@ def uses_packing(training: TrainingSettings, model: ModelSettings, device: torch
     """Whether to train on packed windows, by `training.packing`; `auto` does where there are kernels for it."""
     if training.packing != "auto":
         return training.packing == "always"
-    return device.type == "cuda" and uses_bfloat16(training, device) and has_packed_kernels(model)
+    return runs_kernels(device) and uses_bfloat16(training, device) and has_packed_kernels(model)

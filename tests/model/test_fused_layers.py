@@ -8,15 +8,14 @@ from torch import nn
 from torch.nn import functional as F
 
 from focat.model import fused_layers
+from tests.kernels import DEVICE, needs_kernels
 
-pytestmark = pytest.mark.skipif(
-    fused_layers.triton is None or not torch.cuda.is_available(), reason="needs a GPU and Triton"
-)
+pytestmark = needs_kernels
 CLOSE = {"atol": 4e-2, "rtol": 4e-2}  # bfloat16 has 8 bits
 
 
 def draw(*shape: int) -> torch.Tensor:
-    return torch.randn(*shape, device="cuda", dtype=torch.bfloat16).requires_grad_()
+    return torch.randn(*shape, device=DEVICE, dtype=torch.bfloat16).requires_grad_()
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.3])
@@ -24,7 +23,7 @@ def draw(*shape: int) -> torch.Tensor:
 @pytest.mark.parametrize("width", [64, 512])
 def test_sum_dropout_and_normalisation(rate: float, outputs: tuple[str, ...], width: int) -> None:
     torch.manual_seed(0)
-    x, output, norm = draw(2, 37, width), draw(2, 37, width), nn.LayerNorm(width, device="cuda")
+    x, output, norm = draw(2, 37, width), draw(2, 37, width), nn.LayerNorm(width, device=DEVICE)
     nn.init.normal_(norm.weight)
     nn.init.normal_(norm.bias)
     with_norm = "normalised" in outputs
@@ -36,7 +35,7 @@ def test_sum_dropout_and_normalisation(rate: float, outputs: tuple[str, ...], wi
     plain["normalised"] = F.layer_norm(plain["total"], (width,), norm.weight, norm.bias)
     fused = {"total": total, "normalised": normalised}
     inputs = [x, output, *([norm.weight, norm.bias] if with_norm else [])]
-    factors = {name: torch.randn(total.shape, device="cuda") for name in outputs}
+    factors = {name: torch.randn(total.shape, device=DEVICE) for name in outputs}
     for name in outputs:
         torch.testing.assert_close(fused[name].float(), plain[name], **CLOSE)  # type: ignore[union-attr]
     found, expected = (
@@ -49,7 +48,7 @@ def test_sum_dropout_and_normalisation(rate: float, outputs: tuple[str, ...], wi
 
 
 def test_dropout_keeps_its_share_and_is_seeded() -> None:
-    x, output = torch.zeros(64, 512, device="cuda", dtype=torch.bfloat16), draw(64, 512).detach().abs() + 1
+    x, output = torch.zeros(64, 512, device=DEVICE, dtype=torch.bfloat16), draw(64, 512).detach().abs() + 1
     torch.manual_seed(3)
     first, _ = fused_layers.add_dropout_norm(x, output, 0.3)
     second, _ = fused_layers.add_dropout_norm(x, output, 0.3)
@@ -65,7 +64,7 @@ def test_dropout_keeps_its_share_and_is_seeded() -> None:
 
 def test_linear_and_relu() -> None:
     torch.manual_seed(0)
-    x, layer = draw(3, 41, 64), nn.Linear(64, 600, device="cuda", dtype=torch.bfloat16)
+    x, layer = draw(3, 41, 64), nn.Linear(64, 600, device=DEVICE, dtype=torch.bfloat16)
     found, expected = fused_layers.linear_relu(x, layer), F.relu(layer(x))
     torch.testing.assert_close(found, expected, **CLOSE)
     gradient = torch.randn_like(found)

@@ -17,6 +17,7 @@ from focat.training.objective import token_weights
 from focat.windows.batch import PackedBatch
 from focat.windows.corpus_windows import cut_windows, gather_batch
 from focat.windows.packing import cut_blocks, gather_packed, packed_shape
+from tests.kernels import needs_kernels
 from tests.model.examples import VOCABULARY, tiny
 from tests.windows.corpora import build_split
 
@@ -98,9 +99,6 @@ CASES = [  # queries of each window, keys of each window or None for self-attent
     ([5, 70, 1, 130, 64, 0, 3, 9], [66, 3, 129, 1, 64, 4, 2, 0], False, 0),
     ([5, 70, 1, 130, 64, 0, 3, 9], [66, 3, 129, 1, 64, 4, 2, 0], False, 2),
 ]
-needs_kernels = pytest.mark.skipif(
-    packed_attention.triton is None or not torch.cuda.is_available(), reason="needs a GPU and Triton"
-)
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_kernels)])

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from focat.corpus.store import Store
-from focat.model.packed_attention import triton
 from focat.progress import Progress
 from focat.run import Run
 from focat.training.distributed import Processes
 from focat.training.trainer import Trainer
+from tests.kernels import needs_kernels
 from tests.training.runs import Workspace
 
-pytestmark = pytest.mark.skipif(triton is None or not torch.cuda.is_available(), reason="needs a GPU and Triton")
+pytestmark = needs_kernels
 
 
 def trained(workspace: Workspace, captured: bool, *overrides: str) -> tuple[dict[str, torch.Tensor], torch.Tensor]:

@@ -1,0 +1,11 @@
+"""Where Triton's kernels can be tested."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from focat.hardware import runs_kernels
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+needs_kernels = pytest.mark.skipif(not runs_kernels(torch.device(DEVICE)), reason="needs a GPU and Triton")

@@ -21,6 +21,7 @@ from focat.windows.batch import BLOCK
 _GROUP = 4  # heads of a program
 _FORWARD = {"num_warps": 4, "num_stages": 2}
 _BACKWARD = {"num_warps": 4, "num_stages": 3}
+_MAX_HEAD_BYTES = 256  # of a token: a width of 128 in bfloat16; wider blocks exceed the memory of a multiprocessor
 _LOG2_E = math.log2(math.e)
 
 
@@ -84,7 +85,7 @@ def _forward(queries: Tensor, keys: Tensor, values: Tensor, mask: PackedMask) ->
     scale = _LOG2_E / math.sqrt(width)
     output = torch.empty((tokens, heads, width), dtype=queries.dtype, device=queries.device)
     log_sums = torch.empty((heads, tokens), dtype=torch.float32, device=queries.device)
-    if not runs_kernels(queries.device):
+    if not _has_kernels(queries):
         for window in range(len(mask.query_bounds) - 1):
             here, there, visible = visible_keys(mask, window, heads)
             scores = torch.einsum("qhd,khd->hqk", queries[here], keys[there]) * scale
@@ -112,7 +113,7 @@ def _backward(
     """Write the gradients of queries, keys and values into the last three."""
     tokens, heads, width = queries.shape
     scale = _LOG2_E / math.sqrt(width)
-    if not runs_kernels(queries.device):
+    if not _has_kernels(queries):
         for window in range(len(mask.query_bounds) - 1):
             here, there, visible = visible_keys(mask, window, heads)
             scores = torch.einsum("qhd,khd->hqk", queries[here], keys[there]) * scale
@@ -146,10 +147,18 @@ def _heads_of_a_program(heads: int) -> int:
 
 
 def has_packed_kernels(settings: ModelSettings) -> bool:
-    """Whether the kernels can compute this model's attention."""
-    width = settings.d_model // settings.heads
+    """Whether the kernels can compute this model's attention, in bfloat16."""
     whole = settings.context is None and settings.second_pass is None
-    return whole and settings.attention_dropout == 0 and 16 <= width <= 128 and width & (width - 1) == 0
+    return whole and settings.attention_dropout == 0 and _fits(settings.d_model // settings.heads, torch.bfloat16)
+
+
+def _has_kernels(x: Tensor) -> bool:
+    """Whether the kernels can compute attention of heads such as x's, (tokens, heads, head width), on its device."""
+    return runs_kernels(x.device) and _fits(x.shape[-1], x.dtype)
+
+
+def _fits(width: int, dtype: torch.dtype) -> bool:
+    return width >= 16 and width & (width - 1) == 0 and width * dtype.itemsize <= _MAX_HEAD_BYTES
 
 
 @torch.library.custom_op("focat::packed_attention", mutates_args=())

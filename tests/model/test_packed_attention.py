@@ -129,6 +129,18 @@ def test_attention_and_its_gradients(
         torch.testing.assert_close(a, b, **close)
 
 
+@pytest.mark.parametrize(("width", "precision"), [(4, torch.bfloat16), (24, torch.bfloat16), (128, torch.float32)])
+def test_plain_torch_computes_heads_that_the_kernels_cannot(
+    width: int, precision: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed_attention, "runs_kernels", lambda device: True)
+    mask = example([5, 3], [5, 3], True, 0)
+    qkv = torch.randn(8, 3, 2, width, dtype=precision, requires_grad=True)
+    found = packed_attention.packed_attention(qkv, mask)
+    torch.testing.assert_close(found, attend_slowly(*qkv.unbind(1), mask), atol=2e-2, rtol=2e-2)
+    found.sum().backward()
+
+
 def test_a_batch_can_be_moved() -> None:
     split = build_split([[([6, 7], [8])]])
     cut = cut_windows(split, WindowSettings(max_tokens=8))

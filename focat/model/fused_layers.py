@@ -24,8 +24,8 @@ _ROUNDS = 7  # of Philox; the fewest that pass all tests of randomness (Salmon e
 
 def has_fused_layers(x: Tensor) -> bool:
     """Whether the kernels can compute with tensors such as x, (…, width)."""
-    quarter = x.shape[-1] // 4
-    return runs_kernels(x.device) and x.dtype == torch.bfloat16 and quarter & (quarter - 1) == 0
+    width = x.shape[-1]
+    return runs_kernels(x.device) and x.dtype == torch.bfloat16 and width >= 4 and width & (width - 1) == 0
 
 
 def add_dropout_norm(

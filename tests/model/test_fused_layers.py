@@ -10,7 +10,6 @@ from torch.nn import functional as F
 from focat.model import fused_layers
 from tests.kernels import DEVICE, needs_kernels
 
-pytestmark = needs_kernels
 CLOSE = {"atol": 4e-2, "rtol": 4e-2}  # bfloat16 has 8 bits
 
 
@@ -18,6 +17,7 @@ def draw(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, device=DEVICE, dtype=torch.bfloat16).requires_grad_()
 
 
+@needs_kernels
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 @pytest.mark.parametrize("outputs", [("total",), ("normalised",), ("total", "normalised")])
 @pytest.mark.parametrize("width", [64, 512])
@@ -47,6 +47,7 @@ def test_sum_dropout_and_normalisation(rate: float, outputs: tuple[str, ...], wi
         torch.testing.assert_close(a.float() / scale, b.float() / scale, **CLOSE)
 
 
+@needs_kernels
 def test_dropout_keeps_its_share_and_is_seeded() -> None:
     x, output = torch.zeros(64, 512, device=DEVICE, dtype=torch.bfloat16), draw(64, 512).detach().abs() + 1
     torch.manual_seed(3)
@@ -62,6 +63,7 @@ def test_dropout_keeps_its_share_and_is_seeded() -> None:
         assert 0.1 < float(columns.min()) < float(columns.max()) < 0.6  # no column is favoured
 
 
+@needs_kernels
 def test_linear_and_relu() -> None:
     torch.manual_seed(0)
     x, layer = draw(3, 41, 64), nn.Linear(64, 600, device=DEVICE, dtype=torch.bfloat16)
@@ -74,3 +76,10 @@ def test_linear_and_relu() -> None:
         strict=True,
     ):
         torch.testing.assert_close(a / b.abs().max(), b / b.abs().max(), **CLOSE)
+
+
+@pytest.mark.parametrize(("width", "fits"), [(2, False), (4, True), (64, True), (66, False), (96, False), (512, True)])
+def test_kernels_are_for_widths_that_are_powers_of_two(width: int, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused_layers, "runs_kernels", lambda device: True)
+    assert fused_layers.has_fused_layers(torch.zeros(3, width, dtype=torch.bfloat16)) == fits
+    assert not fused_layers.has_fused_layers(torch.zeros(3, width))

@@ -5,18 +5,20 @@
 #   make wheel   build the wheel, install it into an empty environment and train and translate with it
 #   make soak    set up, then kill and fuzz every command for MINUTES (10), with SEED (1) and WORKERS (one for each core)
 #   make cluster set up, then lose an actor of Ray that translates, and one of two agents of torchrun that train
+#   make kernels set up, then test the kernels of GPUs on the CPU, in Triton's interpreter
 #   make bench   set up, then run every benchmark that runs on this machine
 PYTHON ?= python3
 VENV   := .venv
 RUN    := $(VENV)/bin
 
-.PHONY: demo test tests lint docs wheel soak cluster bench clean
+.PHONY: demo test tests lint docs wheel soak cluster kernels bench clean
 
 demo: $(VENV)/.installed
 	$(RUN)/focat demo
 
 test: $(VENV)/.installed
 	$(MAKE) --no-print-directory -j 2 lint tests
+	$(MAKE) --no-print-directory kernels
 
 tests: $(VENV)/.installed
 	$(RUN)/pytest
@@ -42,6 +44,10 @@ soak: $(VENV)/.installed
 
 cluster: $(VENV)/.installed-ray
 	FOCAT_CLUSTER=1 $(RUN)/pytest -n 0 tests/test_ray.py tests/training/test_elastic.py
+
+kernels: $(VENV)/.installed-kernels
+	TRITON_INTERPRET=1 $(RUN)/pytest tests/model/test_packed_attention.py tests/model/test_fused_layers.py \
+	    tests/training/test_loss_kernel.py
 
 bench: $(VENV)/.installed-bench
 	$(RUN)/python -m benchmarks

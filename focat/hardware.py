@@ -25,6 +25,7 @@ _SAMPLE_SECONDS = 0.005  # between two samples
 # in errors without a type; sizes that overflow are of tensors that fit into no memory
 _NO_MEMORY = re.compile("out of memory|not enough memory|allocate memory|ALLOC_FAILED|[Oo]verflow")
 _HAS_TRITON = importlib.util.find_spec("triton") is not None  # it comes with PyTorch for GPUs
+_IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # Triton reads it, too, when it is imported
 
 
 def cores() -> int:
@@ -104,8 +105,8 @@ def to_device_async(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def runs_kernels(device: torch.device) -> bool:
-    """Whether Triton's kernels run on this device: a GPU, where Triton is installed."""
-    return _HAS_TRITON and device.type == "cuda"
+    """Whether Triton's kernels run on this device: a GPU; or any, with TRITON_INTERPRET=1, slowly, for tests."""
+    return _HAS_TRITON and (device.type == "cuda" or _IS_INTERPRETED)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ _ROWS = 4  # that a program holds at a time
 _BACKWARD_ROWS = 1
 _BACKWARD_WARPS = 2
 _WARPS = 4
-_PROGRAMS = 2112  # of a backward pass, each with sums of its own: 16 on each multiprocessor of a large GPU
+_PROGRAMS = 2112  # at most, of a backward pass, each with sums of its own: 16 on each multiprocessor of a large GPU
 _ROUNDS = 7  # of Philox; the fewest that pass all tests of randomness (Salmon et al., 2011)
 
 
@@ -88,8 +88,9 @@ def _add_dropout_norm_backward(
 
     rows, width = total.numel() // total.shape[-1], total.shape[-1]
     x_gradient, output_gradient = torch.empty_like(total), torch.empty_like(total)
-    sums = total.new_empty(_PROGRAMS if weight is not None else 0, 2, width, dtype=torch.float32)
-    layer_kernels.sum_and_norm_backward[(_PROGRAMS,)](
+    programs = min(_PROGRAMS, -(-rows // _BACKWARD_ROWS))
+    sums = total.new_empty(programs if weight is not None else 0, 2, width, dtype=torch.float32)
+    layer_kernels.sum_and_norm_backward[(programs,)](
         total_gradient, gradient, total, kept, mean, inverse_deviation, weight, x_gradient, output_gradient, sums,
         rows, 1 / (1 - rate), QUARTER=width // 4, ROWS=_BACKWARD_ROWS, DROPOUT=rate > 0,
         NORM=gradient is not None, TOTAL=total_gradient is not None, num_warps=_BACKWARD_WARPS,
@@ -145,7 +146,7 @@ def _relu_backward(gradient: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
     rows, width = hidden.shape
     masked = torch.empty_like(hidden)
     columns = min(512, width)
-    programs = max(1, _PROGRAMS // 4 * columns // width)
+    programs = max(1, min(_PROGRAMS // 4 * columns // width, -(-rows // _ROWS)))
     sums = hidden.new_empty(programs, width, dtype=torch.float32)
     layer_kernels.mask_and_sum[(programs, -(-width // columns))](
         gradient, hidden, masked, sums, rows, width, ROWS=_ROWS, COLUMNS=columns, num_warps=_WARPS

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from focat.model import fused_layers
+from focat.model import fused_layers, layers
+from focat.training.mixed_precision import MasterWeights
 from tests.kernels import DEVICE, needs_kernels
+from tests.model.examples import pair, tiny
 
 CLOSE = {"atol": 4e-2, "rtol": 4e-2}  # bfloat16 has 8 bits
 
@@ -21,9 +25,12 @@ def draw(*shape: int) -> torch.Tensor:
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 @pytest.mark.parametrize("outputs", [("total",), ("normalised",), ("total", "normalised")])
 @pytest.mark.parametrize("width", [64, 512])
-def test_sum_dropout_and_normalisation(rate: float, outputs: tuple[str, ...], width: int) -> None:
+def test_sum_dropout_and_normalisation(
+    rate: float, outputs: tuple[str, ...], width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fused_layers, "_PROGRAMS", 4)  # of which some have more rows than others
     torch.manual_seed(0)
-    x, output, norm = draw(2, 37, width), draw(2, 37, width), nn.LayerNorm(width, device=DEVICE)
+    x, output, norm = draw(2, 7, width), draw(2, 7, width), nn.LayerNorm(width, device=DEVICE)
     nn.init.normal_(norm.weight)
     nn.init.normal_(norm.bias)
     with_norm = "normalised" in outputs
@@ -48,25 +55,31 @@ def test_sum_dropout_and_normalisation(rate: float, outputs: tuple[str, ...], wi
 
 
 @needs_kernels
-def test_dropout_keeps_its_share_and_is_seeded() -> None:
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+def test_dropout_keeps_its_share_and_is_seeded(rate: float) -> None:
     x, output = torch.zeros(64, 512, device=DEVICE, dtype=torch.bfloat16), draw(64, 512).detach().abs() + 1
     torch.manual_seed(3)
-    first, _ = fused_layers.add_dropout_norm(x, output, 0.3)
-    second, _ = fused_layers.add_dropout_norm(x, output, 0.3)
+    first, _ = fused_layers.add_dropout_norm(x, output, rate)
+    second, _ = fused_layers.add_dropout_norm(x, output, rate)
     torch.manual_seed(3)
-    again, _ = fused_layers.add_dropout_norm(x, output, 0.3)
+    again, _ = fused_layers.add_dropout_norm(x, output, rate)
     assert torch.equal(first, again)
     assert not torch.equal(first, second)
     for drawn in (first, second):
-        assert abs(float((drawn == 0).float().mean()) - 0.3) < 0.01  # five deviations of 64 · 512 draws
-        columns = (drawn == 0).float().mean(0)
-        assert 0.1 < float(columns.min()) < float(columns.max()) < 0.6  # no column is favoured
+        dropped = (drawn == 0).float()
+        deviation = math.sqrt(rate * (1 - rate))
+        assert abs(float(dropped.mean()) - rate) < 5 * deviation / math.sqrt(dropped.numel())
+        for side in (0, 1):  # no column and no row is favoured
+            assert float((dropped.mean(side) - rate).abs().max()) < 5 * deviation / math.sqrt(dropped.shape[side])
+        torch.testing.assert_close(drawn[drawn != 0], (output / (1 - rate))[drawn != 0])
 
 
 @needs_kernels
-def test_linear_and_relu() -> None:
+@pytest.mark.parametrize(("rows", "width"), [(3, 64), (41, 600)])
+def test_linear_and_relu(rows: int, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused_layers, "_PROGRAMS", 12)
     torch.manual_seed(0)
-    x, layer = draw(3, 41, 64), nn.Linear(64, 600, device=DEVICE, dtype=torch.bfloat16)
+    x, layer = draw(3, rows, 64), nn.Linear(64, width, device=DEVICE, dtype=torch.bfloat16)
     found, expected = fused_layers.linear_relu(x, layer), F.relu(layer(x))
     torch.testing.assert_close(found, expected, **CLOSE)
     gradient = torch.randn_like(found)
@@ -83,3 +96,30 @@ def test_kernels_are_for_widths_that_are_powers_of_two(width: int, fits: bool, m
     monkeypatch.setattr(fused_layers, "runs_kernels", lambda device: True)
     assert fused_layers.has_fused_layers(torch.zeros(3, width, dtype=torch.bfloat16)) == fits
     assert not fused_layers.has_fused_layers(torch.zeros(3, width))
+
+
+@needs_kernels
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_a_model_with_kernels_is_as_exact_as_one_without(norm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = (each.to(DEVICE) for each in pair())
+    used = []
+    for name in ("add_dropout_norm", "linear_relu"):
+        kernel = getattr(layers, name)
+        monkeypatch.setattr(layers, name, lambda *inputs, kernel=kernel: used.append(kernel) or kernel(*inputs))
+
+    def output_and_gradients(half: bool) -> list[torch.Tensor]:
+        model = tiny(norm=norm, d_ff=32, encoder_layers=1, decoder_layers=1).float().to(DEVICE).train()
+        MasterWeights(model, half)
+        with torch.autocast(DEVICE, torch.bfloat16, enabled=half):
+            hidden = model(source, target)
+        output = hidden[target.segments >= 0].float()
+        return [output.detach(), *torch.autograd.grad(output.sin().sum(), list(model.parameters()))]
+
+    exact = output_and_gradients(half=False)
+    assert not used
+    found = output_and_gradients(half=True)
+    assert len(used) == (2 + 1) + (3 + 1)  # residual sums and a linear layer, of encoder and decoder
+    monkeypatch.setattr(layers, "has_fused_layers", lambda x: False)
+    for a, b, c in zip(found, output_and_gradients(half=True), exact, strict=True):
+        error, usual_error = (float((x - c).norm() / c.norm()) for x in (a, b))
+        assert error < 0.03 + 3 * usual_error

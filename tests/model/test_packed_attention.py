@@ -17,7 +17,7 @@ from focat.training.objective import token_weights
 from focat.windows.batch import PackedBatch
 from focat.windows.corpus_windows import cut_windows, gather_batch
 from focat.windows.packing import cut_blocks, gather_packed, packed_shape
-from tests.kernels import needs_kernels
+from tests.kernels import DEVICE, needs_kernels
 from tests.model.examples import VOCABULARY, tiny
 from tests.windows.corpora import build_split
 
@@ -37,8 +37,22 @@ SETTINGS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("target_before", [None, 0])
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_output_and_gradients_are_those_of_padded_windows(settings: dict[str, Any], target_before: int | None) -> None:
+    compare_with_padded_windows(settings, target_before, "cpu", torch.float64, 1e-5)
+
+
+@needs_kernels
+@pytest.mark.parametrize("settings", [SETTINGS[i] for i in (0, 5, 7)], ids=str)
+def test_output_and_gradients_with_kernels(settings: dict[str, Any]) -> None:
+    sizes = {"d_model": 32, "heads": 2}
+    close = 1e-4 if DEVICE == "cpu" else 3e-2  # GPUs multiply float32 in TF32
+    compare_with_padded_windows({**sizes, **settings}, None, DEVICE, torch.float32, close)
+
+
+def compare_with_padded_windows(
+    settings: dict[str, Any], target_before: int | None, device: str, precision: torch.dtype, close: float
+) -> None:
     windows = WindowSettings(before=2, max_tokens=40, target_before=target_before)
-    model = tiny(windows=windows, **settings)
+    model = tiny(windows=windows, **settings).to(device, precision)
     rng = np.random.default_rng(0)
     lengths = [[(int(a), int(b)) for a, b in rng.integers(1, 9, (n, 2))] for n in (4, 1, 3)]
     documents = [[tuple(rng.integers(6, VOCABULARY, n).tolist() for n in pair) for pair in each] for each in lengths]
@@ -46,14 +60,14 @@ def test_output_and_gradients_are_those_of_padded_windows(settings: dict[str, An
     cut = cut_windows(split, windows)
     rows = rng.permutation(len(cut))
     longest = int(cut.source.lengths.max()), int(cut.target.lengths.max())
-    padded = gather_batch(split, cut, rows, *longest)
-    packed = gather_packed(split, cut, rows, packed_shape(cut, 200, windows.max_tokens))
+    padded = gather_batch(split, cut, rows, *longest).to(device)
+    packed = gather_packed(split, cut, rows, packed_shape(cut, 200, windows.max_tokens)).to(device)
 
     def gradients(hidden: Tensor, weights: Tensor) -> list[Tensor]:
-        factors = torch.linspace(0.5, 2, hidden.shape[-1], dtype=hidden.dtype)
+        factors = torch.linspace(0.5, 2, hidden.shape[-1], dtype=hidden.dtype, device=hidden.device)
         loss = ((hidden * factors).sin().sum(-1) * weights).sum()
         found = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
-        return [torch.zeros(()) if gradient is None else gradient for gradient in found]
+        return [torch.zeros((), device=device) if gradient is None else gradient for gradient in found]
 
     expected = model(padded.source, padded.target)
     found = model(packed.source, packed.target)
@@ -64,9 +78,9 @@ def test_output_and_gradients_are_those_of_padded_windows(settings: dict[str, An
     packed_weights = token_weights(packed.target, 0.25)
     assert torch.equal(weights[real], packed_weights[here])
     assert not packed_weights[~here].any()
-    torch.testing.assert_close(found[here], expected[real], atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(found[here], expected[real], atol=close / 10, rtol=close / 10)
     for a, b in zip(gradients(found, packed_weights), gradients(expected, weights), strict=True):
-        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(a, b, atol=close, rtol=close)
 
 
 def example(
@@ -92,6 +106,8 @@ def attend_slowly(queries: Tensor, keys: Tensor, values: Tensor, mask: PackedMas
     return torch.cat(outputs)
 
 
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+HALF = torch.bfloat16 if DEVICE == "cuda" else torch.float16  # the interpreter's `tl.dot` knows no bfloat16
 CASES = [  # queries of each window, keys of each window or None for self-attention, causal, local heads
     ([5, 70, 1, 130, 64, 0, 3], None, True, 0),
     ([5, 70, 1, 130, 64, 0, 3], None, True, 4),
@@ -101,7 +117,7 @@ CASES = [  # queries of each window, keys of each window or None for self-attent
 ]
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_kernels)])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
 @pytest.mark.parametrize(("query_lengths", "key_lengths", "causal", "local_heads"), CASES)
 def test_attention_and_its_gradients(
     query_lengths: list[int], key_lengths: list[int] | None, causal: bool, local_heads: int, device: str
@@ -112,21 +128,36 @@ def test_attention_and_its_gradients(
         mask = mask._replace(
             key_bounds=mask.query_bounds, key_blocks=mask.query_blocks, key_sentences=mask.query_sentences
         )
-    heads, width = 4, 16
-    qkv = torch.randn(sum(query_lengths), 3 if key_lengths is None else 1, heads, width, device=device)
-    inputs = [qkv] if key_lengths is None else [qkv, torch.randn(sum(key_lengths), 2, heads, width, device=device)]
-    for tensor in inputs:
-        tensor.requires_grad_()
-    gradient = torch.randn(len(qkv), heads, width, device=device)
+    compare_with_slow_attention(mask, 4, 16, torch.float32, self_attention=key_lengths is None)
+
+
+@pytest.mark.parametrize("precision", [torch.float32, HALF])
+@pytest.mark.parametrize(("heads", "width"), [(1, 128), (2, 64), (3, 32), (6, 16), (8, 16)])
+def test_attention_of_heads_of_all_widths(heads: int, width: int, precision: torch.dtype) -> None:
+    torch.manual_seed(0)
+    compare_with_slow_attention(example([3, 67], [66, 2], False, heads // 2, DEVICE), heads, width, precision)
+
+
+def compare_with_slow_attention(
+    mask: PackedMask, heads: int, width: int, precision: torch.dtype, self_attention: bool = False
+) -> None:
+    device = mask.query_bounds.device
+    queries, keys = len(mask.query_sentences), len(mask.key_sentences)
+    shapes = [(queries, 3)] if self_attention else [(queries, 1), (keys, 2)]
+    inputs = [torch.randn(*shape, heads, width, device=device).to(precision).requires_grad_() for shape in shapes]
+    gradient = torch.randn(queries, heads, width, device=device).to(precision)
     found = packed_attention.packed_attention(inputs[0], mask, *inputs[1:])
-    queries, keys, values = (x for each in inputs for x in each.unbind(1))
-    expected = attend_slowly(queries, keys, values, mask)
-    close = {"atol": 1e-5, "rtol": 1e-4} if device == "cpu" else {"atol": 3e-2, "rtol": 1e-2}  # GPUs multiply in TF32
-    torch.testing.assert_close(found, expected, **close)
+    expected = attend_slowly(*(x.float() for each in inputs for x in each.unbind(1)), mask)
+    exact = precision == torch.float32 and device.type == "cpu"  # GPUs multiply float32 in TF32
+    close = {"atol": 1e-5, "rtol": 1e-4} if exact else {"atol": 3e-2, "rtol": 2e-2}
+    torch.testing.assert_close(found.float(), expected, **close)
     for a, b in zip(
-        torch.autograd.grad(found, inputs, gradient), torch.autograd.grad(expected, inputs, gradient), strict=True
+        torch.autograd.grad(found, inputs, gradient),
+        torch.autograd.grad(expected, inputs, gradient.float()),
+        strict=True,
     ):
-        torch.testing.assert_close(a, b, **close)
+        assert a.dtype == precision
+        torch.testing.assert_close(a.float(), b.float(), **close)
 
 
 @pytest.mark.parametrize(("width", "precision"), [(4, torch.bfloat16), (24, torch.bfloat16), (128, torch.float32)])

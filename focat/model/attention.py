@@ -126,7 +126,8 @@ class SelfAttention(nn.Module):
             queries, keys = apply_rope(queries, rope), apply_rope(keys, rope)
         if isinstance(mask, PackedMask):
             if rope is not None:
-                qkv = torch.stack((queries, keys, values)).permute(1, 3, 0, 2, 4)  # (1, tokens, 3, heads, head width)
+                parts = [each.transpose(1, 2) for each in (queries, keys, values)]  # (1, tokens, heads, head width)
+                qkv = torch.stack(parts, 2)  # (1, tokens, 3, heads, head width)
             packed: Tensor = self.out_proj(packed_attention(_packed_heads(qkv, self.heads, 3), mask).flatten(1)[None])
             return packed
         if cache is not None:

@@ -65,7 +65,8 @@ def packed_attention(qkv: Tensor, mask: PackedMask, kv: Tensor | None = None) ->
     Returns:
         (tokens, heads, head width); zero where a query sees nothing.
     """
-    output: Tensor = _attention(qkv, kv, *mask)[0]
+    # The kernels know one stride: heads lie one behind the other.
+    output: Tensor = _attention(qkv.contiguous(), None if kv is None else kv.contiguous(), *mask)[0]
     return output
 
 

@@ -41,7 +41,7 @@ def test_output_and_gradients_are_those_of_padded_windows(settings: dict[str, An
 
 
 @needs_kernels
-@pytest.mark.parametrize("settings", [SETTINGS[i] for i in (0, 5, 7)], ids=str)
+@pytest.mark.parametrize("settings", [SETTINGS[i] for i in (0, 3, 5, 7)], ids=str)
 def test_output_and_gradients_with_kernels(settings: dict[str, Any]) -> None:
     sizes = {"d_model": 32, "heads": 2}
     close = 1e-4 if DEVICE == "cpu" else 3e-2  # GPUs multiply float32 in TF32
@@ -136,6 +136,15 @@ def test_attention_and_its_gradients(
 def test_attention_of_heads_of_all_widths(heads: int, width: int, precision: torch.dtype) -> None:
     torch.manual_seed(0)
     compare_with_slow_attention(example([3, 67], [66, 2], False, heads // 2, DEVICE), heads, width, precision)
+
+
+def test_attention_of_tensors_that_are_not_contiguous() -> None:
+    torch.manual_seed(0)
+    mask = example([5, 3], [5, 3], True, 0, DEVICE)
+    qkv = torch.randn(16, 2, 3, 8, device=DEVICE).permute(3, 2, 1, 0)  # (tokens, 3, heads, head width)
+    expected = attend_slowly(*qkv.unbind(1), mask)
+    for inputs in ((qkv, mask), (qkv[:, :1], mask, qkv[:, 1:])):
+        torch.testing.assert_close(packed_attention.packed_attention(*inputs), expected, atol=3e-2, rtol=2e-2)
 
 
 def compare_with_slow_attention(

@@ -145,7 +145,7 @@ def _relu_backward(gradient: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
 
     rows, width = hidden.shape
     masked = torch.empty_like(hidden)
-    columns = min(512, width)
+    columns = min(512, 1 << (width - 1).bit_length())  # a power of two, of which some may be outside
     programs = max(1, min(_PROGRAMS // 4 * columns // width, -(-rows // _ROWS)))
     sums = hidden.new_empty(programs, width, dtype=torch.float32)
     layer_kernels.mask_and_sum[(programs, -(-width // columns))](

@@ -75,7 +75,7 @@ def test_dropout_keeps_its_share_and_is_seeded(rate: float) -> None:
 
 
 @needs_kernels
-@pytest.mark.parametrize(("rows", "width"), [(3, 64), (41, 600)])
+@pytest.mark.parametrize(("rows", "width"), [(3, 64), (2, 24), (5, 300), (41, 600)])
 def test_linear_and_relu(rows: int, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused_layers, "_PROGRAMS", 12)
     torch.manual_seed(0)

@@ -5,7 +5,7 @@
 #   make wheel   build the wheel, install it into an empty environment and train and translate with it
 #   make soak    set up, then kill and fuzz every command for MINUTES (10), with SEED (1) and WORKERS (one for each core)
 #   make cluster set up, then lose an actor of Ray that translates, and one of two agents of torchrun that train
-#   make kernels set up, then test the kernels of GPUs on the CPU, in Triton's interpreter
+#   make kernels set up, then test the kernels of GPUs on the CPU, in Triton's interpreter, and compile them
 #   make bench   set up, then run every benchmark that runs on this machine
 PYTHON ?= python3
 VENV   := .venv
@@ -48,6 +48,7 @@ cluster: $(VENV)/.installed-ray
 kernels: $(VENV)/.installed-kernels
 	TRITON_INTERPRET=1 $(RUN)/pytest tests/model/test_packed_attention.py tests/model/test_fused_layers.py \
 	    tests/training/test_loss_kernel.py
+	$(RUN)/pytest tests/training/test_compiled_kernels.py tests/test_hardware.py
 
 bench: $(VENV)/.installed-bench
 	$(RUN)/python -m benchmarks

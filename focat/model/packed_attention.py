@@ -21,7 +21,8 @@ from focat.windows.batch import BLOCK
 _GROUP = 4  # heads of a program
 _FORWARD = {"num_warps": 4, "num_stages": 2}
 _BACKWARD = {"num_warps": 4, "num_stages": 3}
-_MAX_HEAD_BYTES = 256  # of a token: a width of 128 in bfloat16; wider blocks exceed the memory of a multiprocessor
+_WIDE_BACKWARD = {"num_warps": 4, "num_stages": 2}  # above 128 bytes three stages exceed the shared memory of most GPUs
+_MAX_HEAD_BYTES = 256  # of a token: a width of 128 in bfloat16
 _LOG2_E = math.log2(math.e)
 
 
@@ -130,15 +131,16 @@ def _backward(
     inner = torch.empty_like(log_sums)  # (heads, queries): products of output and its gradient
     group = _heads_of_a_program(heads)
     options = {"CAUSAL": mask.causal, "LOCAL": mask.local_heads > 0, "WIDTH": width, "BLOCK": BLOCK, "GROUP": group}
+    options |= _BACKWARD if width * queries.itemsize <= 128 else _WIDE_BACKWARD
     attention_kernels.query_gradients[len(mask.query_blocks), heads // group](
         queries, keys, values, output, gradient, log_sums, inner, query_gradient, mask.query_blocks, *mask[4:6],
         mask.local_heads, scale, tokens, heads, queries.stride(0), keys.stride(0), values.stride(0),
-        query_gradient.stride(0), **options, **_BACKWARD,
+        query_gradient.stride(0), **options,
     )  # fmt: skip
     attention_kernels.key_value_gradients[len(mask.key_blocks), heads // group](
         queries, keys, values, gradient, log_sums, inner, key_gradient, value_gradient, mask.key_blocks, *mask[4:6],
         mask.local_heads, scale, tokens, heads, queries.stride(0), keys.stride(0), values.stride(0),
-        key_gradient.stride(0), value_gradient.stride(0), **options, **_BACKWARD,
+        key_gradient.stride(0), value_gradient.stride(0), **options,
     )  # fmt: skip
 
 

@@ -1,0 +1,91 @@
+"""Triton compiles every kernel for GPUs, as it is launched, and none takes more memory than a GPU has.
+
+Nothing is computed. In place of a GPU's driver stands one that launches nothing.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from focat import hardware
+from focat.model import fused_layers
+from focat.model.packed_attention import packed_attention
+from focat.training.step import fastest_kernel
+from tests.model.test_packed_attention import example
+
+triton = pytest.importorskip("triton", reason="Triton is not installed (make kernels)")
+pytestmark = pytest.mark.skipif(hardware._IS_INTERPRETED, reason="Triton's interpreter compiles nothing")
+
+# Of a block, in KiB, by compute capability: the least of all GPUs with bfloat16, and that of an H100 or H200.
+SHARED_MEMORY = {86: 99, 90: 227}
+
+
+class CompilingDriver:
+    """What Triton asks the driver of a GPU."""
+
+    def __init__(self, capability: int) -> None:
+        self.capability = capability
+        self.launched: list[str] = []
+        self.utils = SimpleNamespace(
+            get_device_properties=lambda device: {"max_shared_mem": SHARED_MEMORY[capability] << 10},
+            load_binary=lambda *kernel: (None, None, 0, 0, 1024),
+        )
+
+    def get_current_target(self) -> object:
+        return triton.backends.compiler.GPUTarget("cuda", self.capability, 32)
+
+    def get_current_device(self) -> int:
+        return self.capability  # a kernel is compiled once for each device
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+    def launcher_cls(self, source: object, metadata: SimpleNamespace) -> object:
+        return lambda *inputs: self.launched.append(metadata.name)
+
+
+@pytest.fixture(params=SHARED_MEMORY)
+def launched(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> list[str]:
+    """Names of the kernels that were compiled and would have been launched."""
+    driver = CompilingDriver(request.param)
+    monkeypatch.setattr(hardware, "_IS_INTERPRETED", True)  # tensors are on the CPU
+    monkeypatch.setattr(triton.runtime.driver, "_active", driver)
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path_factory.mktemp("triton")))
+    return driver.launched
+
+
+@pytest.mark.parametrize(("width", "precision"), [(64, torch.bfloat16), (128, torch.bfloat16), (64, torch.float32)])
+def test_attention(width: int, precision: torch.dtype, launched: list[str]) -> None:
+    qkv = torch.randn(70, 3, 4, width, dtype=precision, requires_grad=True)
+    packed_attention(qkv, example([70], [70], True, 2)).sum().backward()
+    assert launched == ["attend", "query_gradients", "key_value_gradients"]
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.5])
+def test_layers(rate: float, launched: list[str]) -> None:
+    x, output = (torch.randn(9, 512, dtype=torch.bfloat16, requires_grad=True) for _ in range(2))
+    total, normalised = fused_layers.add_dropout_norm(x, output, rate, nn.LayerNorm(512))
+    assert normalised is not None
+    (total + normalised).sum().backward()
+    fused_layers.add_dropout_norm(x, output, rate)[0].sum().backward()
+    assert launched == ["sum_and_norm", "sum_and_norm_backward"] * 2
+
+
+@pytest.mark.parametrize(("vocabulary", "precision"), [(37, torch.float32), (32_000, torch.bfloat16)])
+def test_loss(vocabulary: int, precision: torch.dtype, launched: list[str]) -> None:
+    logits, labels = torch.randn(3, vocabulary, dtype=precision), torch.tensor([7, 8, 9])
+    fastest_kernel(logits.device, compiled=False)(logits, labels, torch.ones(3), 0.1)
+    assert launched == ["_one_row"]
+
+
+@pytest.mark.parametrize("width", [300, 2048])
+def test_feedforward(width: int, launched: list[str]) -> None:
+    x, layer = torch.randn(9, 512, dtype=torch.bfloat16), nn.Linear(512, width, dtype=torch.bfloat16)
+    fused_layers.linear_relu(x, layer).sum().backward()
+    assert launched == ["mask_and_sum"]

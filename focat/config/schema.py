@@ -354,6 +354,8 @@ class Settings(SettingsSection):
         added = self.model.context or self.model.second_pass
         if added and self.training.packing == "always":
             raise ValueError("model.context and model.second_pass need training.packing: auto or never")
+        if self.model.attention_dropout and self.training.packing == "always":
+            raise ValueError("model.attention_dropout needs training.packing: auto or never")
         if self.training.freeze == "base" and not added:
             raise ValueError("training.freeze: base leaves nothing to train without model.context or model.second_pass")
         if both_sides and (self.windows.after or self.windows.target[0] != self.windows.before):

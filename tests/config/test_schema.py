@@ -40,6 +40,10 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     ({"data": {"tokenizer": {"joint": False, "source_model": "s"}}}, "both source_model and target_model, or neither"),
     ({"data": {"tokenizer": {"joint": False, "target_model": "t"}}}, "both source_model and target_model, or neither"),
     ({"data": {"tokenizer": {"joint": False}}, "model": {"embeddings": "shared"}}, "shared needs one vocabulary"),
+    (
+        {"model": {"attention_dropout": 0.1}, "training": {"packing": "always"}},
+        "model.attention_dropout needs training.packing: auto or never",
+    ),
 ]
 
 # Neighbours of the impossible ones: what the checks must let pass.

@@ -32,7 +32,7 @@ def test_every_extra_for_users_is_known():
     """Each extra that pyproject.toml declares has a row, by a package that it installs."""
     tomllib = pytest.importorskip("tomllib")  # Python 3.11
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    assert set(doctor._EXTRAS) == set(declared) - {"bench", "dev", "docs", "release"}
+    assert set(doctor._EXTRAS) == set(declared) - {"bench", "dev", "docs", "kernels", "release"}
     for extra, (package, _) in doctor._EXTRAS.items():
         assert any(re.match(rf"{package}\b", requirement) for requirement in declared[extra])
 

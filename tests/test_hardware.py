@@ -85,10 +85,3 @@ def test_commands_limit_spinning_before_they_import_torch():
     )
     (spins,) = re.findall(r"GOMP_SPINCOUNT = '(\d+)'", done.stderr)
     assert spins in ("0", "5000")
-
-
-def test_triton_is_imported_when_a_kernel_runs_and_not_before():
-    pytest.importorskip("triton", reason="Triton is not installed")
-    code = "import sys, focat.training.trainer; print('triton' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout == "False\n"

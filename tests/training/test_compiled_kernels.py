@@ -5,6 +5,8 @@ Nothing is computed. In place of a GPU's driver stands one that launches nothing
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -89,3 +91,9 @@ def test_feedforward(width: int, launched: list[str]) -> None:
     x, layer = torch.randn(9, 512, dtype=torch.bfloat16), nn.Linear(512, width, dtype=torch.bfloat16)
     fused_layers.linear_relu(x, layer).sum().backward()
     assert launched == ["mask_and_sum"]
+
+
+def test_triton_is_imported_when_a_kernel_runs_and_not_before() -> None:
+    code = "import sys, focat.training.trainer; print('triton' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "False\n"

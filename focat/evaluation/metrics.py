@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from typing import get_args
 
 import numpy as np
-from sacrebleu.metrics.base import Metric as SacrebleuMetric
 from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
-from sacrebleu.metrics.ter import TER
 
 from focat.errors import FocatError
+from focat.evaluation.line_statistics import MetricRequest, StatisticsSource, line_statistics
 from focat.evaluation.results import Level, Metric
 from focat.evaluation.scores import Score
 from focat.evaluation.significance import Floats, Formula, mean_formula
@@ -71,6 +69,7 @@ def measure(
     tokenize: str | None = None,
     fragment: int | None = None,
     reference_sha256: str = "",
+    statistics_of: StatisticsSource = line_statistics,
 ) -> MetricScore:
     """Compute a metric of sacrebleu's on lines of text.
 
@@ -83,11 +82,10 @@ def measure(
         tokenize: sacrebleu's tokenizer, for BLEU.
         fragment: sentences per line, for the signature.
         reference_sha256: digest of the reference documents, by which comparable scores are known.
+        statistics_of: computes what each line contributes; `shared_line_statistics` does in several processes.
     """
-    scorer = _scorer(metric, lowercase, tokenize)
-    # What sacrebleu's own tests work on; there is no public way to it.
-    statistics = scorer._extract_corpus_statistics(hypotheses, [references])
-    signature = f"{scorer.get_signature()}{f'|sentences:{fragment}' if level == 'fragment' else ''}"
+    statistics, signature = statistics_of(MetricRequest(metric, hypotheses, references, lowercase, tokenize))
+    signature += f"|sentences:{fragment}" if level == "fragment" else ""
     return metric_score(metric, level, signature, np.array(statistics, np.float64), reference_sha256)
 
 
@@ -113,18 +111,6 @@ def check_tokenize(tokenize: str | None) -> None:
         BLEU(tokenize=tokenize)
     except Exception as error:
         raise FocatError(f"tokenize = {tokenize}: {' '.join(str(error).split())}") from None
-
-
-def _scorer(metric: Metric, lowercase: bool, tokenize: str | None) -> SacrebleuMetric:
-    match metric:
-        case "BLEU":
-            return BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
-        case "chrF" | "chrF++":
-            return CHRF(word_order=2 if metric == "chrF++" else 0, lowercase=lowercase)
-        case "TER":
-            return TER()  # not case-sensitive, as by default in sacrebleu
-        case "COMET":
-            raise ValueError("COMET has a module of its own")
 
 
 def _formula(metric: Metric) -> Formula:

@@ -10,6 +10,7 @@ from focat._version import __version__
 from focat.corpus.text_files import Lines, is_blank, parallel_lines
 from focat.errors import FocatError
 from focat.evaluation import comet
+from focat.evaluation.line_statistics import shared_line_statistics
 from focat.evaluation.metrics import Documents, MetricScore, lines_of, measure
 from focat.evaluation.results import (
     EVALUATION_KIND,
@@ -99,18 +100,22 @@ def evaluate(texts: Texts, config: MetricConfig, progress: Progress) -> list[Met
     """Compute all scores: sacrebleu's metrics on each level (TER not on documents: it is too slow), then COMET."""
     scores = []
     reference = reference_digest(texts.references)
-    for metric in config.metrics:
-        if metric == "COMET":
-            continue
-        for level in LEVELS:
-            if (level == "fragment" and config.fragment is None) or (level == "document" and metric == "TER"):
-                continue
+    asked = [
+        (metric, level)
+        for metric in config.metrics
+        for level in LEVELS
+        if metric != "COMET"
+        and (level != "fragment" or config.fragment is not None)
+        and (level != "document" or metric != "TER")
+    ]
+    with shared_line_statistics(texts.sentences if asked else 0) as statistics_of:
+        for metric, level in asked:
             with progress.bar(f"{metric} of {level}s"):
                 hypotheses, references = (
                     lines_of(side, level, config.fragment) for side in (texts.hypotheses, texts.references)
                 )
                 how = config.lowercase, config.tokenize, config.fragment
-                scores.append(measure(metric, level, hypotheses, references, *how, reference))
+                scores.append(measure(metric, level, hypotheses, references, *how, reference, statistics_of))
     if "COMET" in config.metrics:
         assert texts.sources is not None, "MetricConfig.check requires it"
         contexts = (0, config.comet_context) if config.comet_context else (0,)

@@ -37,6 +37,7 @@ def test_garbage_is_not_collected_all_the_time_while_a_command_imports():
     ("module", "other"),
     [
         ("focat.evaluation.contrast", {"focat.translation", "sacrebleu", "scipy", "lxml", "markdown_it"}),
+        ("focat.evaluation.line_statistics", {"torch", "pydantic", "scipy"}),
         ("focat.evaluation.test_sets", {"focat.translation.formats", "scipy", "markdown_it"}),
     ],
 )

@@ -5,6 +5,8 @@ import pytest
 from sacrebleu.metrics import BLEU, CHRF, TER
 
 from focat.errors import FocatError
+from focat.evaluation import line_statistics as module
+from focat.evaluation.line_statistics import MetricRequest, line_statistics, shared_line_statistics
 from focat.evaluation.metrics import check_tokenize, lines_of, measure, metric_score, parse_metrics
 
 REFERENCES = ["Wo ist die Katze?", "Sie schläft auf dem alten Sofa.", "", "Guten Abend, Frau Maier!", "Ja."]
@@ -39,6 +41,55 @@ def test_formulas_equal_sacrebleu_on_any_sums(metric):
     expected = [scorer._compute_score_from_stats([float(n) for n in row]).score for row in sums]
     assert score.formula(sums) == pytest.approx(expected, rel=1e-12, abs=1e-12)
     assert len(set(expected)) > 8
+
+
+@pytest.fixture
+def three_processes(monkeypatch):
+    monkeypatch.setattr(module, "cores", lambda: 3)
+    with shared_line_statistics(1600) as statistics_of:
+        monkeypatch.setattr(module, "line_statistics", None)  # nothing is computed in this process
+        yield statistics_of
+
+
+@pytest.mark.parametrize("metric", SCORERS)
+def test_several_processes_compute_the_same(metric, three_processes):
+    for count in (len(HYPOTHESES), 2, 1):
+        for lowercase in (False, True):
+            request = MetricRequest(metric, HYPOTHESES[:count], REFERENCES[:count], lowercase)
+            assert three_processes(request) == line_statistics(request)
+    how = "Wo ist\u2028sie?", ["Wo\nist \ud800 sie?"]  # what ends a line elsewhere, and what is no text
+    request = MetricRequest(metric, [how[0]], how[1])
+    assert three_processes(request) == line_statistics(request)
+
+
+def test_the_tokenizer_is_asked_for_in_every_process(three_processes):
+    request = MetricRequest("BLEU", ["ab cd"] * 4, ["ab cd"] * 4, tokenize="char")
+    statistics, signature = three_processes(request)
+    assert "tok:char" in signature
+    assert statistics[0][:2] == [4, 4]  # characters
+
+
+def test_a_process_that_ends_is_one_line(monkeypatch):
+    monkeypatch.setattr(module, "cores", lambda: 2)
+    monkeypatch.setattr(module.sys, "executable", "/bin/true")
+    with (
+        shared_line_statistics(5000) as statistics_of,
+        pytest.raises(FocatError, match="TER: a process that computes it has ended"),
+    ):
+        statistics_of(MetricRequest("TER", HYPOTHESES, REFERENCES))
+
+
+def test_processes_end_with_the_evaluation(monkeypatch):
+    started = []
+    start = module._worker
+    monkeypatch.setattr(module, "cores", lambda: 2)
+    monkeypatch.setattr(module, "_worker", lambda: started.append(start()) or started[-1])
+    with pytest.raises(KeyboardInterrupt), shared_line_statistics(1000):
+        raise KeyboardInterrupt
+    assert len(started) == 2
+    assert all(worker.returncode is not None for worker in started)
+    with shared_line_statistics(999) as statistics_of:  # too few for a second one
+        assert statistics_of is line_statistics
 
 
 def test_bleu_by_hand():

@@ -24,7 +24,7 @@ START = "FOCAT_BENCHMARK_START"  # of the process, by the clock
 TRANSFORMER = [
     f"focat.model.transformer:Transformer.{name}" for name in ("encode", "init_cache", "decode_step", "project")
 ]
-RUNNER = [f"focat.decoding.model_runner:ModelRunner.{name}" for name in ("step", "_read", "_decode_first")]
+RUNNER = [f"focat.decoding.model_runner:ModelRunner.{name}" for name in ("step", "_read")]
 LOAD = {"weights, settings": ["focat.run:TrainedSystem.__init__"]}
 STEPS: dict[str, dict[str, list[str]]] = {
     "contrast": {

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from threading import Event, Lock
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from torch import Tensor
 from focat.choices import Precision
 from focat.corpus.tokenizer import Tokenizer, Vocabulary
 from focat.corpus.vocabulary import END, PAD, SEPARATOR, START
+from focat.decoding.workers import map_in_workers, max_workers
 from focat.evaluation.scoring import Scores, autocast, logits_at_once
 from focat.hardware import to_device_async
 from focat.model.transformer import Transformer
@@ -87,16 +89,24 @@ def score_candidates(
     device = model.output_weight.device
     budget = batch_tokens or _BATCH_TOKENS.get(device.type, _BATCH_TOKENS["cpu"])
     count = sum(len(tree.targets) for tree in trees)
-    found: list[Tensor] = []  # log-probabilities of the tokens to predict, of each batch
-    scored: list[_Tree] = []  # in the order of `found`
-    with progress.bar("scoring", "candidates", count) as bar, autocast(precision, device):
-        for batch in _batches(trees, budget):
-            found.append(_score(model, batch, device))
-            scored += batch
-            bar.advance(sum(len(tree.targets) for tree in batch))
+    batches = list(_batches(trees, budget))
+    counting = Lock()
+    with progress.bar("scoring", "candidates", count) as bar:
+
+        def score(batch: Sequence[_Tree], stopped: Event) -> Tensor:
+            if stopped.is_set():
+                return torch.zeros(0)
+            with autocast(precision, device):
+                found = _score(model, batch, device)
+            with counting:
+                bar.advance(sum(len(tree.targets) for tree in batch))
+            return found
+
+        found = map_in_workers(score, batches, max_workers() if device.type == "cpu" else 1)
         values = (
             torch.cat(found).cpu().numpy() if found else np.zeros(0, np.float32)
         )  # the only synchronisation with the device
+    scored = [tree for batch in batches for tree in batch]
     return _sums(scored, values, indices)
 
 

@@ -1,5 +1,7 @@
 """Scores against a loop over tokens, and candidates read together against each read alone."""
 
+from io import StringIO
+
 import numpy as np
 import pytest
 import torch
@@ -14,6 +16,7 @@ from focat.evaluation.contrastive import ContextConfig, candidate_group
 from focat.evaluation.prefix_scoring import CandidateGroup, score_candidates
 from focat.evaluation.scoring import Scores, score_texts, sums
 from focat.evaluation.suites import contrapro_instances, voita_instances
+from focat.progress import Progress
 from focat.windows.batch import PaddedSequences
 from focat.windows.segments import segments_of
 from focat.windows.texts import WindowText, batch_texts
@@ -64,6 +67,20 @@ def test_rules_by_hand():
     assert scores.by("current-sum").tolist() == [-12.0]
     assert scores.by("current-mean").tolist() == [-4.0]
     assert scores.by("window-mean").tolist() == [-3.0]
+
+
+def test_threads_that_score_at_the_same_time_find_the_same(system):
+    model, tokenizer = system
+    groups = generated_groups(tokenizer)
+    before = torch.get_num_threads()
+    found, progress = [], StringIO()
+    for threads in (1, 3):
+        torch.set_num_threads(threads)
+        found.append(score_candidates(model, tokenizer, groups, progress=Progress(progress), batch_tokens=200))
+    torch.set_num_threads(before)
+    assert_same(*found, within=1e-6)
+    count = len({(*group.source, *group.target, one) for group in groups for one in group.candidates})
+    assert progress.getvalue().count(f"{count:,} candidates") >= 2
 
 
 def test_scores_equal_a_loop_over_tokens(system):

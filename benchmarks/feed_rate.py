@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
@@ -33,7 +32,7 @@ from focat.config.schema import WindowSettings
 from focat.corpus.store import Sentences, Split, Store
 from focat.corpus.vocabulary import END, PAD, SEPARATOR
 from focat.windows.batch import Batch, PaddedSequences
-from focat.windows.corpus_windows import CorpusWindows, Indices, Span
+from focat.windows.corpus_windows import Indices, Span
 from focat.windows.loader import Loader, Prefetcher
 
 BARS = {"target_tokens_per_second": 1_500_000, "real_share": 0.93, "peak_gib": 1.5}
@@ -45,21 +44,22 @@ def naive_batches(split: Split, loader: Loader) -> Iterator[Batch]:
         windows, order = loader.epoch(epoch)
         for i in range(len(order)):
             rows, source_length, target_length = order.batch(i)
-            source = _collate(split.source, windows.source, windows, rows, source_length)
-            target = _collate(split.target, windows.target, windows, rows, target_length)
-            yield Batch(source, target, torch.tensor([int(windows.current[row]) for row in rows]))
+            some = windows[rows]
+            source = _collate(split.source, some.source, some.current, source_length)
+            target = _collate(split.target, some.target, some.current, target_length)
+            yield Batch(source, target, torch.tensor([int(sentence) for sentence in some.current]))
 
 
-def _collate(sentences: Sentences, span: Span, windows: CorpusWindows, rows: Indices, length: int) -> PaddedSequences:
+def _collate(sentences: Sentences, span: Span, current: Indices, length: int) -> PaddedSequences:
     batch_tokens, batch_segments, batch_current = [], [], []
-    for row in rows:
-        tokens, segments = _join(sentences, int(span.first[row]), int(span.last[row]))
+    for first, last, sentence in zip(span.first, span.last, current, strict=True):
+        tokens, segments = _join(sentences, int(first), int(last))
         while len(tokens) < length:
             tokens.append(PAD)
             segments.append(-1)
         batch_tokens.append(tokens)
         batch_segments.append(segments)
-        batch_current.append(int(windows.current[row] - span.first[row]))
+        batch_current.append(int(sentence - first))
     return PaddedSequences(torch.tensor(batch_tokens), torch.tensor(batch_segments), torch.tensor(batch_current))
 
 
@@ -99,10 +99,10 @@ def measure(split: Split, settings: WindowSettings, batch_tokens: int, seconds: 
     start = time.perf_counter()
     windows, order = loader.epoch(0)
     ordering = time.perf_counter() - start
-    sizes = np.diff(order.bounds)
+    sizes = order.ends - order.starts
     padded = int((sizes * (order.source_lengths + order.target_lengths)).sum())
     shapes = set(zip(sizes.tolist(), order.source_lengths.tolist(), order.target_lengths.tolist(), strict=True))
-    real = int(windows.source.lengths.sum() + windows.target.lengths.sum())
+    source_tokens, epoch_tokens = (int(lengths.sum()) for lengths in windows.lengths())
 
     def ahead() -> float:
         stream = Prefetcher(batches())
@@ -121,7 +121,6 @@ def measure(split: Split, settings: WindowSettings, batch_tokens: int, seconds: 
     for _ in range(3):
         for name, way in ways.items():
             best[name] = max(best[name], way())
-    epoch_tokens = int(windows.target.lengths.sum())
     whole = {name: epoch_tokens / (ordering + epoch_tokens / found) for name, found in best.items()}
     return {
         "windows": len(windows),
@@ -131,7 +130,7 @@ def measure(split: Split, settings: WindowSettings, batch_tokens: int, seconds: 
         "target_tokens_per_second": {name: round(found) for name, found in whole.items()},
         "times_naive": round(whole["loader"] / whole["naive collate"], 1),
         "seconds_to_order_an_epoch": round(ordering, 3),
-        "real_share": round(real / padded, 4),
+        "real_share": round((source_tokens + epoch_tokens) / padded, 4),
         "shapes": len(shapes),
         "peak_gib": round(_peak_gib(), 3),
     }

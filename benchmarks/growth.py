@@ -134,11 +134,12 @@ def _windows(size: int, folder: Path) -> Figures:
     prepare(settings.data, SILENT)
     trainer = _trainer(settings, _UPDATES)
     windows, order = trainer.loader.epoch(0)
+    _, lengths = windows.lengths()
     seen = _UPDATES / trainer.loader.count_updates(order)  # of an epoch
     cost = _cost(trainer.train)
     found = {
-        "target tokens of a window": float(windows.target.lengths.mean()),
-        "training, ms a token": 1000 * cost.seconds / float(windows.target.lengths.sum() * seen),
+        "target tokens of a window": float(lengths.mean()),
+        "training, ms a token": 1000 * cost.seconds / float(lengths.sum() * seen),
         "training, ms a window": 1000 * cost.seconds / (len(windows) * seen),
         "training, MiB": cost.mib,
     }

@@ -199,7 +199,7 @@ def corpus_attention(system: AnalysedSystem, split: Split, progress: Progress) -
     here = system.windows.after
     bar_of_windows = progress.bar(f"{system.name}: attention", "windows", len(windows))
     with bar_of_windows as bar, recorded_gates(model) as gates:
-        for rows, batch in window_batches(split, windows, system.device, bar, most):
+        for rows, batch in window_batches(windows, system.device, bar, most):
             for stack, read in read_attention(model, batch, system.windows).items():
                 values = read.queries, read.current, read.towards[..., here].mean((1, 2)), read.mean_entropy
                 for name, value in zip(names, (*values, read.entropy.mean((1, 2))), strict=True):
@@ -210,4 +210,4 @@ def corpus_attention(system: AnalysedSystem, split: Split, progress: Progress) -
             gates.add(batch)
     added = {stack: {name: total.cpu().numpy() for name, total in totals[stack].items()} for stack in STACKS}
     distances = list(range(-system.windows.after, system.windows.before + 1))
-    return CorpusAttention(windows.current, of_windows, added, distances, gates.means())
+    return CorpusAttention(windows[:].current, of_windows, added, distances, gates.means())

@@ -138,7 +138,7 @@ def context_contributions(
     drops = [(side, what) for side in sides for what in droppable(system.windows, side)]
     without = {drop: np.full(len(windows), np.nan) for drop in drops}
     with progress.bar(f"{system.name}: what context contributes", "windows", len(windows)) as bar:
-        for rows, batch in window_batches(split, windows, system.device, bar):
+        for rows, batch in window_batches(windows, system.device, bar):
             scores = _scores(system, batch)
             full[rows], tokens[rows] = scores.current, scores.current_tokens
             for (side, what), values in without.items():
@@ -146,7 +146,7 @@ def context_contributions(
                 if found is not None:
                     chosen, rest = found
                     values[rows[chosen.cpu().numpy()]] = _scores(system, rest).current
-    return Contributions(windows.current, tokens, full, without)
+    return Contributions(windows[:].current, tokens, full, without)
 
 
 def _scores(system: AnalysedSystem, batch: Batch) -> Scores:

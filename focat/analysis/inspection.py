@@ -6,11 +6,10 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from focat.analysis.results import InspectionResults, LengthResult, SuspiciousPair
 from focat.config.schema import WindowSettings
-from focat.corpus.store import SIDES, Split, Store
+from focat.corpus.store import SIDES, Integers, Split, Store
 from focat.corpus.tokenizer import Vocabulary
 from focat.progress import shortened
 from focat.windows.batch import PaddedSequences
@@ -51,7 +50,7 @@ def inspect_split(store: Store, name: str, settings: WindowSettings, samples: in
         vocabularies=(manifest["source_vocabulary"], manifest["target_vocabulary"]),
         **counts,
         sentence_lengths={side: length_result(getattr(split, side).lengths - 1) for side in SIDES},
-        window_lengths={side: length_result(getattr(windows, side).lengths) for side in SIDES},
+        window_lengths={side: length_result(found) for side, found in zip(SIDES, windows.lengths(), strict=True)},
         windows_shortened=windows.shortened,
         sentences_too_long=len(windows.too_long),
         suspicious=tuple(_suspicious(store, split)),
@@ -60,13 +59,12 @@ def inspect_split(store: Store, name: str, settings: WindowSettings, samples: in
     chosen = (2 * np.arange(samples) + 1) * len(windows) // (2 * samples or 1)  # the middles of so many equal parts
     shown = []
     for row in chosen:
-        lengths = int(windows.source.lengths[row]), int(windows.target.lengths[row])
-        batch = gather_batch(split, windows, np.array([row]), *lengths)
+        batch = gather_batch(windows, np.array([row]))
         shown.append((_tokens(batch.source, store.tokenizer.source), _tokens(batch.target, store.tokenizer.target)))
     return Inspection(results, shown)
 
 
-def length_result(lengths: NDArray[np.int64]) -> LengthResult:
+def length_result(lengths: Integers) -> LengthResult:
     """Return the mean, the maximum and a histogram of lengths in tokens."""
     counts, _ = np.histogram(lengths, [0, *_BINS[1:], max(_BINS[-1], int(lengths.max(initial=0))) + 1])
     labels = [f"{low}–{high - 1}" if high - low > 1 else f"{low}" for low, high in itertools.pairwise(_BINS)]

@@ -99,13 +99,13 @@ def window_losses(
     cut = cut_windows(split, windows or system.windows)
     plain, smoothed, tokens = (np.zeros((len(cut), 2)) for _ in range(3))
     with progress.bar(f"{system.name}: {label}", "windows", len(cut)) as bar:
-        for rows, batch in window_batches(split, cut, system.device, bar):
+        for rows, batch in window_batches(cut, system.device, bar):
             of_tokens = _token_losses(system, batch)
             for sums, values in zip(
                 (smoothed, plain, tokens), (*of_tokens, torch.ones_like(of_tokens[0])), strict=True
             ):
                 sums[rows] = current_and_context(batch.target, values).cpu().numpy()
-    return WindowLosses(cut.current, plain, smoothed, tokens, cut.shortened)
+    return WindowLosses(cut[:].current, plain, smoothed, tokens, cut.shortened)
 
 
 @torch.no_grad()

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import torch
 
-from focat.corpus.store import Split
 from focat.errors import FocatError
 from focat.progress import Bar
 from focat.windows.batch import Batch
@@ -17,7 +16,7 @@ _TOKENS = {"cpu": 4096, "cuda": 65_536}  # of a batch on its longer side, paddin
 
 
 def window_batches(
-    split: Split, windows: CorpusWindows, device: torch.device, bar: Bar, most_weights: int | None = None
+    windows: CorpusWindows, device: torch.device, bar: Bar, most_weights: int | None = None
 ) -> Iterator[tuple[Indices, Batch]]:
     """Return all windows in batches of similar length, with their indices.
 
@@ -32,5 +31,5 @@ def window_batches(
         step = len(rows) if most_weights is None else max(1, most_weights // longest**2)
         for start in range(0, len(rows), step):
             part = rows[start : start + step]
-            yield part, gather_batch(split, windows, part, source_length, target_length).to(str(device))
+            yield part, gather_batch(windows, part, source_length, target_length).to(str(device))
             bar.advance(len(part))

@@ -72,17 +72,16 @@ def translate_sentences(
 ) -> list[Sample]:
     """Translate some sentences of a split greedily, each in its window."""
     windows = cut_windows(split, settings.windows.model_copy(update={"sampling": "fixed"}))
-    rows = np.searchsorted(windows.current, sentences)
+    rows = np.searchsorted(windows[:].current, sentences)
     rows = np.unique(rows[rows < len(windows)])
     samples = []
     for some in np.array_split(rows, -(-len(rows) // 64)) if len(rows) else []:
-        lengths = int(windows.source.lengths[some].max()), int(windows.target.lengths[some].max())
-        batch = gather_batch(split, windows, some, *lengths).to(str(device))
+        batch = gather_batch(windows, some).to(str(device))
         with autocast():
             decoded = greedy_decode(
                 model, batch.source, settings.decoding.max_length_ratio, settings.decoding.max_length_offset
             )
-        for sentence, tokens in zip(windows.current[some].tolist(), decoded, strict=True):
+        for sentence, tokens in zip(batch.sentences.tolist(), decoded, strict=True):
             samples.append(
                 Sample(
                     tokenizer.source.decode(split.source[sentence]),

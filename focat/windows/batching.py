@@ -1,7 +1,7 @@
 """Batching by token budget: windows of similar length together, each once per epoch, shuffled by (seed, epoch).
 
-Padded lengths come from a small fixed set, so that a compiler sees few shapes. All windows are sorted and shuffled as
-arrays; the only loop is over batches.
+Padded lengths come from a small fixed set, so that a compiler sees few shapes. Windows of the same padded lengths are a
+group; groups are sorted, and windows shuffled within them, as arrays. The only loop is over batches.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from focat.windows.corpus_windows import CorpusWindows, Indices
+from focat.windows.shuffling import Unsigned, chunks, shuffle_groups
 from focat.windows.splitmix64 import splitmix64
 
 _ROWS_MULTIPLE = 8  # matrix units like multiples of 8
@@ -28,61 +28,78 @@ def padded_lengths(longest: int) -> Indices:
 
 @dataclass(frozen=True)
 class EpochOrder:
-    """The batches of one epoch: batch i has the windows `rows[bounds[i]:bounds[i + 1]]`."""
+    """The batches of one epoch: batch i has the windows `rows[starts[i]:ends[i]]`."""
 
-    rows: Indices  # (windows,)
-    bounds: Indices  # (batches + 1,)
+    rows: Unsigned  # (windows,) sorted by length
+    starts: Indices  # (batches,)
+    ends: Indices  # (batches,)
     source_lengths: Indices  # (batches,) padded
     target_lengths: Indices  # (batches,) padded
 
     def __len__(self) -> int:
         return len(self.source_lengths)
 
+    def rows_of(self, i: int) -> Indices:
+        """Window indices of batch i."""
+        return self.rows[self.starts[i] : self.ends[i]].astype(np.int64)
+
     def batch(self, i: int) -> tuple[Indices, int, int]:
         """Window indices of batch i, and the lengths to pad its source and target to."""
-        rows = self.rows[self.bounds[i] : self.bounds[i + 1]]
-        return rows, int(self.source_lengths[i]), int(self.target_lengths[i])
+        return self.rows_of(i), int(self.source_lengths[i]), int(self.target_lengths[i])
 
 
 def order_epoch(windows: CorpusWindows, batch_tokens: int, seed: int, epoch: int) -> EpochOrder:
     """Put all windows into batches of at most `batch_tokens` on their longer side, padding included; shuffle these."""
-    source, target = _padded(windows.source.lengths), _padded(windows.target.lengths)
-    # By source length, and within it by target length, alternately up and down: neighbours are alike on both sides.
-    _, rank = np.unique(source, return_inverse=True)
-    snake = np.where(rank % 2 == 0, target, -target)
-    rows = np.lexsort((splitmix64(len(windows), seed, epoch, 3), snake, source))
-    bounds = _batch_bounds(source[rows], target[rows], batch_tokens)
-
-    starts = bounds[:-1]
-    source_lengths = np.maximum.reduceat(source[rows], starts) if len(starts) else starts
-    target_lengths = np.maximum.reduceat(target[rows], starts) if len(starts) else starts
-    shuffled = np.argsort(splitmix64(len(starts), seed, epoch, 4), kind="stable")
-    sizes = np.diff(bounds)[shuffled]
-    moved = np.repeat(starts[shuffled], sizes) + _ranges(sizes)
-    return EpochOrder(
-        rows[moved], np.concatenate([[0], np.cumsum(sizes)]), source_lengths[shuffled], target_lengths[shuffled]
+    groups, sizes, source, target = _group_by_length(windows)
+    rows = shuffle_groups(groups, sizes, seed, epoch, 3)
+    del groups  # makes room for what follows
+    bounds = _batch_bounds(np.repeat(np.maximum(source, target), sizes), batch_tokens)
+    starts, ends = bounds[:-1], bounds[1:]
+    source_lengths, target_lengths = (
+        np.maximum.reduceat(np.repeat(side, sizes), starts).astype(np.int64) if len(starts) else starts
+        for side in (source, target)
     )
+    shuffled = np.argsort(splitmix64(len(starts), seed, epoch, 4))
+    return EpochOrder(rows, starts[shuffled], ends[shuffled], source_lengths[shuffled], target_lengths[shuffled])
 
 
-def _batch_bounds(source: Indices, target: Indices, batch_tokens: int) -> Indices:
-    """Boundaries of batches, (batches + 1,), in windows sorted by their padded lengths."""
+def _group_by_length(windows: CorpusWindows) -> tuple[Unsigned, Indices, Unsigned, Unsigned]:
+    """Group windows that are padded to the same lengths.
+
+    Returns:
+        The group of each window, (windows,); and of each group, (groups,), how many windows it has, and the lengths
+        that its sources and targets are padded to. Neighbouring groups are alike on both sides.
+    """
+    allowed = padded_lengths(windows.settings.max_tokens)
+    possible = len(allowed) ** 2
+    groups: Unsigned = np.empty(len(windows), np.min_scalar_type(possible))
+    sizes = np.zeros(possible, np.int64)
+    for rows in chunks(len(windows)):
+        some = windows[rows]
+        source_rank, target_rank = (np.searchsorted(allowed, side.lengths) for side in (some.source, some.target))
+        groups[rows] = source_rank * len(allowed) + target_rank
+        sizes += np.bincount(groups[rows], minlength=possible)
+    found = np.flatnonzero(sizes)
+    source, target = (allowed[ranks] for ranks in np.divmod(found, len(allowed)))
+    # By source length, and within it by target length, alternately up and down.
+    _, rank = np.unique(source, return_inverse=True)
+    order = np.lexsort((np.where(rank % 2 == 0, target, -target), source))
+    number = np.empty(possible, groups.dtype)
+    number[found[order]] = np.arange(len(found))
+    for rows in chunks(len(windows)):
+        groups[rows] = number[groups[rows]]
+    length_type = np.min_scalar_type(allowed[-1])
+    return groups, sizes[found[order]], source[order].astype(length_type), target[order].astype(length_type)
+
+
+def _batch_bounds(longest: Unsigned, batch_tokens: int) -> Indices:
+    """Boundaries of batches, (batches + 1,), in windows of these padded lengths on their longer side."""
     bounds = [0]
-    while (start := bounds[-1]) < len(source):
-        limit = max(1, batch_tokens // int(max(source[start], target[start])))
-        longest = np.maximum.accumulate(np.maximum(source[start : start + limit], target[start : start + limit]))
-        count = int(np.searchsorted(longest * np.arange(1, len(longest) + 1), batch_tokens, "right"))
-        if count > _ROWS_MULTIPLE and start + count < len(source):
+    while (start := bounds[-1]) < len(longest):
+        limit = max(1, batch_tokens // int(longest[start]))
+        padded = np.maximum.accumulate(longest[start : start + limit].astype(np.int64))
+        count = int(np.searchsorted(padded * np.arange(1, len(padded) + 1), batch_tokens, "right"))
+        if count > _ROWS_MULTIPLE and start + count < len(longest):
             count -= count % _ROWS_MULTIPLE
         bounds.append(start + max(1, count))
     return np.array(bounds)
-
-
-def _padded(lengths: Indices) -> Indices:
-    allowed = padded_lengths(int(lengths.max(initial=1)))
-    return allowed[np.searchsorted(allowed, lengths)]
-
-
-def _ranges(sizes: NDArray[np.int64]) -> Indices:
-    """`range(size)` for each of the sizes, concatenated."""
-    ends = np.cumsum(sizes)
-    return np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - sizes, sizes)

@@ -19,7 +19,7 @@ from focat.corpus.store import Split
 from focat.windows.batch import Batch, PackedBatch
 from focat.windows.batching import EpochOrder, order_epoch
 from focat.windows.corpus_windows import CorpusWindows, cut_windows, gather_batch
-from focat.windows.packing import PackedOrder, gather_packed, order_packed, packed_shape
+from focat.windows.packing import PackedOrder, PackedShape, gather_packed, order_packed, packed_shape
 
 T = TypeVar("T")
 
@@ -71,20 +71,22 @@ class Loader:
         self.split, self.settings, self.packed = split, settings, packed
         self.batch_tokens, self.gradient_accumulation, self.seed = batch_tokens, gradient_accumulation, seed
         self.rank, self.processes = rank, processes
+        self._packed_shape: PackedShape | None = None
 
     def epoch(self, epoch: int) -> tuple[CorpusWindows, EpochOrder | PackedOrder]:
         """Cut and order the windows of an epoch."""
         windows = cut_windows(self.split, self.settings, self.seed, epoch)
         if not self.packed:
             return windows, order_epoch(windows, self.batch_tokens, self.seed, epoch)
-        first = windows if epoch == 0 else cut_windows(self.split, self.settings, self.seed, 0)
-        shape = packed_shape(first, self.batch_tokens, self.settings.max_tokens)  # the same in all epochs
-        return windows, order_packed(windows, shape, self.seed, epoch)
+        if self._packed_shape is None:  # that of the first epoch for all of them
+            first = windows if epoch == 0 else cut_windows(self.split, self.settings, self.seed, 0)
+            self._packed_shape = packed_shape(first, self.batch_tokens, self.settings.max_tokens)
+        return windows, order_packed(windows, self._packed_shape, self.seed, epoch)
 
     def _gather(self, windows: CorpusWindows, order: EpochOrder | PackedOrder, i: int) -> Batch | PackedBatch:
         if isinstance(order, PackedOrder):
-            return gather_packed(self.split, windows, order.batch(i), order.shape)
-        return gather_batch(self.split, windows, *order.batch(i))
+            return gather_packed(windows, order.rows_of(i), order.shape)
+        return gather_batch(windows, *order.batch(i))
 
     def count_updates(self, order: EpochOrder | PackedOrder) -> int:
         """Number of updates of an epoch; the last one may have fewer batches."""
@@ -101,18 +103,19 @@ class Loader:
                 first = update * self.gradient_accumulation
                 end = min(first + self.gradient_accumulation, len(order))
                 numbers = list(range(first + self.rank, end, self.processes))
-                tokens = windows.target.lengths[order.rows[order.bounds[first] : order.bounds[end]]].sum()
+                tokens = sum(windows[order.rows_of(i)].target.lengths.sum() for i in range(first, end))
                 batches = [self._gather(windows, order, i) for i in numbers or [first]]
                 following = Position(position.epoch, update + 1) if update + 1 < count else Position(position.epoch + 1)
                 yield Update(batches, numbers or [first], int(tokens), count, not numbers, following)
             position = Position(position.epoch + 1)
+            del windows, order  # makes room for those of the next epoch
 
     def one_pass(self) -> Iterator[Batch]:
         """Yield the batches of epoch 0 that this process computes, padded."""
         windows = cut_windows(self.split, self.settings, self.seed)
         order = order_epoch(windows, self.batch_tokens, self.seed, 0)
         for i in range(self.rank, len(order), self.processes):
-            yield gather_batch(self.split, windows, *order.batch(i))
+            yield gather_batch(windows, *order.batch(i))
 
 
 def pin_memory(update: Update) -> Update:

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from focat.corpus.store import Sentences, Split
+from focat.corpus.store import Sentences
 from focat.corpus.vocabulary import END, PAD, SEPARATOR
 from focat.windows.batch import BLOCK, PackedBatch, PackedSequences
 from focat.windows.corpus_windows import CorpusWindows, Indices, Span
-from focat.windows.splitmix64 import splitmix64
+from focat.windows.shuffling import Unsigned, shuffle
 
 _MULTIPLE = 128  # matrix units like multiples of their blocks
 _MARGIN = 1.01  # room for batches whose windows are shorter, or whose shorter side is longer, than usual
@@ -39,21 +39,21 @@ class PackedShape:
 class PackedOrder:
     """The batches of one epoch: batch i has the windows `rows[bounds[i]:bounds[i + 1]]`."""
 
-    rows: Indices  # (windows,)
+    rows: Unsigned  # (windows,)
     bounds: Indices  # (batches + 1,)
     shape: PackedShape
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
 
-    def batch(self, i: int) -> Indices:
+    def rows_of(self, i: int) -> Indices:
         """Window indices of batch i."""
-        return self.rows[self.bounds[i] : self.bounds[i + 1]]
+        return self.rows[self.bounds[i] : self.bounds[i + 1]].astype(np.int64)
 
 
 def packed_shape(windows: CorpusWindows, batch_tokens: int, max_tokens: int) -> PackedShape:
     """The shape of batches with `batch_tokens` on the side that is longer in this corpus."""
-    totals = int(windows.source.lengths.sum()), int(windows.target.lengths.sum())
+    totals = [int(lengths.sum()) for lengths in windows.lengths()]
     batch_tokens = max(min(batch_tokens, max(totals)), max_tokens)
     shares = [total / max(1, *totals) for total in totals]
     sides = [batch_tokens if share == 1 else max(max_tokens, int(batch_tokens * share * _MARGIN)) for share in shares]
@@ -64,43 +64,42 @@ def packed_shape(windows: CorpusWindows, batch_tokens: int, max_tokens: int) -> 
 
 def order_packed(windows: CorpusWindows, shape: PackedShape, seed: int, epoch: int) -> PackedOrder:
     """Put all windows into batches, in random order."""
-    rows = np.argsort(splitmix64(len(windows), seed, epoch, 3), kind="stable")
-    source, target = (np.concatenate([[0], np.cumsum(side.lengths[rows])]) for side in (windows.source, windows.target))
+    rows = shuffle(len(windows), seed, epoch, 3)
+    sides = list(zip(windows.lengths(), (shape.source, shape.target), strict=True))
     bounds = [0]
     while (start := bounds[-1]) < len(rows):
-        end = np.searchsorted(source, source[start] + shape.source, "right") - 1
-        end = min(end, np.searchsorted(target, target[start] + shape.target, "right") - 1, start + shape.windows)
-        bounds.append(int(end))
+        some = rows[start : start + shape.windows]
+        fit = min(np.searchsorted(np.cumsum(lengths[some]), most, "right") for lengths, most in sides)
+        bounds.append(start + int(fit))
     return PackedOrder(rows, np.array(bounds), shape)
 
 
-def gather_packed(split: Split, windows: CorpusWindows, rows: Indices, shape: PackedShape) -> PackedBatch:
+def gather_packed(windows: CorpusWindows, rows: Indices, shape: PackedShape) -> PackedBatch:
     """Collate the windows `rows` into a packed batch."""
-    current = windows.current[rows]
-    source = _pack_side(split.source, windows.source, rows, current, shape.source, shape)
-    target = _pack_side(split.target, windows.target, rows, current, shape.target, shape)
+    some, split = windows[rows], windows.split
+    source = _pack_side(split.source, some.source, some.current, shape.source, shape)
+    target = _pack_side(split.target, some.target, some.current, shape.target, shape)
     return PackedBatch(source, target)
 
 
 def _pack_side(
-    sentences: Sentences, span: Span, rows: Indices, current: Indices, capacity: int, shape: PackedShape
+    sentences: Sentences, span: Span, current: Indices, capacity: int, shape: PackedShape
 ) -> PackedSequences:
-    lengths = span.lengths[rows]
-    total = int(lengths.sum())
-    missing = capacity - total - BLOCK * np.arange(shape.bounds - len(rows))
+    count, total = len(current), int(span.lengths.sum())
+    missing = capacity - total - BLOCK * np.arange(shape.bounds - count)
     padding = np.clip(missing, 0, BLOCK)  # lengths of the windows that it is cut into
-    all_lengths = np.concatenate([lengths, padding])  # (bounds,)
+    all_lengths = np.concatenate([span.lengths, padding])  # (bounds,)
     bounds = np.concatenate([[0], np.cumsum(all_lengths)])
     window = np.repeat(np.arange(len(all_lengths)), all_lengths)  # (capacity,)
     index = np.arange(capacity) - bounds[window]
     tokens = np.full(capacity, PAD, np.int64)
-    tokens[:total] = sentences.tokens[span.addresses(sentences, rows[window[:total]], index[:total])]
-    tokens[bounds[1 : len(rows) + 1] - 1] = END  # in place of the last sentence's separator
+    tokens[:total] = sentences.tokens[span.addresses(sentences, window[:total], index[:total])]
+    tokens[bounds[1 : count + 1] - 1] = END  # in place of the last sentence's separator
     closes = tokens == SEPARATOR
     before = np.cumsum(closes) - closes
     segments = np.where(tokens == PAD, -1, before - before[bounds[window]])
     currents = np.zeros(shape.bounds, np.int64)
-    currents[: len(rows)] = span.before(rows, current)
+    currents[:count] = span.before(current)
     return PackedSequences(
         torch.from_numpy(tokens)[None],
         torch.from_numpy(segments)[None],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,11 +11,19 @@ _GOLDEN, _FIRST, _SECOND = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476
 
 
 def splitmix64(count: int, *keys: int) -> NDArray[np.uint64]:
-    """`count` uniform 64-bit numbers, a pure function of the keys (SplitMix64; Steele, Lea and Flood, 2014)."""
+    """`count` uniform 64-bit numbers, a pure function of the keys (SplitMix64; Steele, Lea and Flood, 2014).
+
+    No two of them are equal.
+    """
+    return splitmix64_at(np.arange(count), *keys)
+
+
+def splitmix64_at(index: NDArray[np.integer[Any]], *keys: int) -> NDArray[np.uint64]:
+    """Those of the numbers of `splitmix64` that stand at `index`."""
     state = np.zeros(1, np.uint64)
     for key in keys:
         state = _mix(state + np.uint64(key % (1 << 64)) + _GOLDEN)
-    return _mix(state + np.arange(1, count + 1, dtype=np.uint64) * _GOLDEN)
+    return _mix(state + (index.astype(np.uint64) + np.uint64(1)) * _GOLDEN)
 
 
 def _mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:

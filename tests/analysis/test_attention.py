@@ -44,12 +44,11 @@ def slow_window(weights, query_sentence, query_current, key_sentence, key_curren
     return found, by_head
 
 
-def slow_attention(model, corpus, windows):
+def slow_attention(model, windows):
     """Every window alone, without padding."""
     found = []
     for row in range(len(windows)):
-        lengths = int(windows.source.lengths[row]), int(windows.target.lengths[row])
-        batch = gather_batch(corpus, windows, np.array([row]), *lengths)
+        batch = gather_batch(windows, np.array([row]))
         weights = model.attention(batch.source, batch.target)
         s, t = batch.source.segments[0].tolist(), batch.target.segments[0].tolist()
         s_now, t_now = int(batch.source.current[0]), int(batch.target.current[0])
@@ -70,7 +69,7 @@ def test_equals_a_loop_over_queries_and_keys(variant, monkeypatch):
     windows = cut_windows(corpus, tested.windows)
     monkeypatch.setitem(attention._WEIGHTS, "cpu", 4 * 24**2 * 3)  # a few windows at a time, so that sums are added up
     found = corpus_attention(tested, corpus, NULL_PROGRESS)
-    expected = slow_attention(tested.model, corpus, windows)
+    expected = slow_attention(tested.model, windows)
     record = found.results()
     for stack in STACKS:
         for name in ("queries", "current", "share", *ENTROPY_ORDERS):
@@ -154,12 +153,10 @@ def test_local_layers_keep_all_attention():
 def test_nothing_of_the_weights_is_kept():
     corpus, tested = split(4), system()
     windows = cut_windows(corpus, tested.windows)
-    reader = AttentionTallies(*[gather_batch(corpus, windows, np.arange(4), 20, 20).source] * 2, 2, 0, causal=False)
-    tested.model.encode(gather_batch(corpus, windows, np.arange(4), 20, 20).source, reader)
+    reader = AttentionTallies(*[gather_batch(windows, np.arange(4), 20, 20).source] * 2, 2, 0, causal=False)
+    tested.model.encode(gather_batch(windows, np.arange(4), 20, 20).source, reader)
     assert len(reader) == 0
-    assert read_attention(tested.model, gather_batch(corpus, windows, np.arange(4), 20, 20), tested.windows).keys() == {
-        *STACKS
-    }
+    assert read_attention(tested.model, gather_batch(windows, np.arange(4), 20, 20), tested.windows).keys() == {*STACKS}
 
 
 @pytest.mark.parametrize(
@@ -183,7 +180,7 @@ def test_gates_equal_a_mean_over_current_tokens(model):
     sums = dict.fromkeys(gates, 0.0)
     tokens = dict.fromkeys(gates, 0)
     for i in range(len(cut)):
-        batch = gather_batch(corpus, cut, np.array([i]), int(cut.source.lengths[i]), int(cut.target.lengths[i]))
+        batch = gather_batch(cut, np.array([i]))
         if batch.source.segments.max() == 0:
             continue
         with recorded_gates(tested.model) as tallies:

@@ -21,8 +21,7 @@ def slow_losses(tested, corpus, settings):
     windows = cut_windows(corpus, settings)
     found = {}
     for row in range(len(windows)):
-        lengths = int(windows.source.lengths[row]), int(windows.target.lengths[row])
-        batch = gather_batch(corpus, windows, np.array([row]), *lengths)
+        batch = gather_batch(windows, np.array([row]))
         with torch.no_grad():
             logits = tested.model.project(tested.model(batch.source, batch.target))[0].tolist()
         sums = {True: [0.0, 0], False: [0.0, 0]}
@@ -32,7 +31,7 @@ def slow_losses(tested, corpus, settings):
             mine = sums[segment == int(batch.target.current[0])]
             mine[0] += math.log(sum(math.exp(score) for score in scores)) - scores[label]
             mine[1] += 1
-        found[int(windows.current[row])] = (*sums[True], *sums[False])
+        found[int(batch.sentences[0])] = (*sums[True], *sums[False])
     return found
 
 

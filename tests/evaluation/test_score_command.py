@@ -88,7 +88,7 @@ def test_sentences_behind_the_current_one(contrast_store, tmp_path):
     scores = score_documents([model], tokenizer, [pairs], windows)[0]
     encoded = [[(tokenizer.source.encode(pair.source), tokenizer.target.encode(pair.target)) for pair in pairs]]
     split = build_split(encoded, "<i8")
-    batch = gather_batch(split, cut_windows(split, windows), np.arange(len(pairs)), 100, 100)  # as training has it
+    batch = gather_batch(cut_windows(split, windows), np.arange(len(pairs)), 100, 100)  # as training has it
     with torch.no_grad():
         logits = model.project(model(batch.source, batch.target)).log_softmax(-1)
     for i, score in enumerate(scores):

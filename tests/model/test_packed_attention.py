@@ -59,9 +59,8 @@ def compare_with_padded_windows(
     split = build_split(documents)  # type: ignore[arg-type]
     cut = cut_windows(split, windows)
     rows = rng.permutation(len(cut))
-    longest = int(cut.source.lengths.max()), int(cut.target.lengths.max())
-    padded = gather_batch(split, cut, rows, *longest).to(device)
-    packed = gather_packed(split, cut, rows, packed_shape(cut, 200, windows.max_tokens)).to(device)
+    padded = gather_batch(cut, rows).to(device)
+    packed = gather_packed(cut, rows, packed_shape(cut, 200, windows.max_tokens)).to(device)
 
     def gradients(hidden: Tensor, weights: Tensor) -> list[Tensor]:
         factors = torch.linspace(0.5, 2, hidden.shape[-1], dtype=hidden.dtype, device=hidden.device)
@@ -184,7 +183,7 @@ def test_plain_torch_computes_heads_that_the_kernels_cannot(
 def test_a_batch_can_be_moved() -> None:
     split = build_split([[([6, 7], [8])]])
     cut = cut_windows(split, WindowSettings(max_tokens=8))
-    batch = gather_packed(split, cut, np.arange(1), packed_shape(cut, 8, 8))
+    batch = gather_packed(cut, np.arange(1), packed_shape(cut, 8, 8))
     moved = batch.to("cpu")
     assert isinstance(moved, PackedBatch)
     assert torch.equal(moved.target.bounds, batch.target.bounds)

@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 from focat.config.schema import WindowSettings
 from focat.corpus.store import Split
 from focat.windows.batching import EpochOrder, order_epoch, padded_lengths
-from focat.windows.corpus_windows import cut_windows
+from focat.windows.corpus_windows import CorpusWindows, cut_windows
+from focat.windows.splitmix64 import splitmix64
 from tests.windows.corpora import build_split, many, split_of_lengths, splits, window_settings
+
+pytestmark = pytest.mark.usefixtures("small_chunks")
 
 # 40 sentences of 0 to 12 tokens on either side, in an order without pattern: enough for batches to differ.
 VARIED = build_split([[([9] * (7 * i % 13), [9] * (5 * i % 11)) for i in range(40)]])
@@ -19,6 +22,58 @@ VARIED = build_split([[([9] * (7 * i % 13), [9] * (5 * i % 11)) for i in range(4
 
 def batches_of(order: EpochOrder) -> list[list[int]]:
     return [order.batch(i)[0].tolist() for i in range(len(order))]
+
+
+def slow_batches(windows: CorpusWindows, batch_tokens: int, seed: int, epoch: int) -> list[tuple[list[int], int, int]]:
+    """Sort all windows by Python's own sort, fill batches window by window, shuffle them."""
+    allowed = padded_lengths(windows.settings.max_tokens).tolist()
+    lengths = zip(windows[:].source.lengths.tolist(), windows[:].target.lengths.tolist(), strict=True)
+    padded = [tuple(min(fits for fits in allowed if fits >= length) for length in pair) for pair in lengths]
+    sources = sorted({source for source, _ in padded})
+    draws = splitmix64(len(padded), seed, epoch, 3).tolist()
+
+    def key(row: int) -> tuple[int, int, int]:
+        source, target = padded[row]
+        return source, target if sources.index(source) % 2 == 0 else -target, draws[row]
+
+    rows, batches = sorted(range(len(padded)), key=key), []
+    while rows:
+        count = 1
+        while count < len(rows) and (count + 1) * max(max(padded[row]) for row in rows[: count + 1]) <= batch_tokens:
+            count += 1
+        if 8 < count < len(rows):
+            count -= count % 8
+        of_batch, rows = rows[:count], rows[count:]
+        batches.append((of_batch, max(padded[row][0] for row in of_batch), max(padded[row][1] for row in of_batch)))
+    draws = splitmix64(len(batches), seed, epoch, 4).tolist()
+    return [batches[i] for i in sorted(range(len(batches)), key=lambda i: draws[i])]
+
+
+@many
+@given(
+    split=splits,
+    settings=window_settings(),
+    batch_tokens=st.integers(1, 300),
+    seed=st.integers(0, 3),
+    epoch=st.integers(0, 3),
+)
+def test_batches_equal_their_definition(
+    split: Split, settings: WindowSettings, batch_tokens: int, seed: int, epoch: int
+) -> None:
+    windows = cut_windows(split, settings, seed, epoch)
+    order = order_epoch(windows, batch_tokens, seed, epoch)
+    found = [(rows.tolist(), *lengths) for rows, *lengths in map(order.batch, range(len(order)))]
+    assert found == slow_batches(windows, batch_tokens, seed, epoch)
+
+
+@pytest.mark.parametrize("before", [0, 3])
+def test_batches_of_many_windows_equal_their_definition(before: int) -> None:
+    """Enough windows for groups of several chunks, which are shuffled in parts."""
+    documents = [[([9] * (7 * i % 13), [9] * (i * i % 11)) for i in range(n)] for n in (300, 1, 99)]
+    windows = cut_windows(build_split(documents), WindowSettings(before=before, max_tokens=30))
+    order = order_epoch(windows, 200, 1, 2)
+    found = [(rows.tolist(), *lengths) for rows, *lengths in map(order.batch, range(len(order)))]
+    assert found == slow_batches(windows, 200, 1, 2)
 
 
 @many
@@ -41,9 +96,9 @@ def test_every_window_is_in_one_batch_that_holds_it_and_keeps_the_budget(
         rows, source_length, target_length = order.batch(i)
         seen += rows.tolist()
         assert len(rows) == 1 or len(rows) * max(source_length, target_length) <= batch_tokens
-        for span, length in ((windows.source, source_length), (windows.target, target_length)):
+        for span, length in ((windows[rows].source, source_length), (windows[rows].target, target_length)):
             # The least padding that the allowed lengths permit.
-            assert length == min(fits for fits in allowed if fits >= max(span.lengths[rows]))
+            assert length == min(fits for fits in allowed if fits >= max(span.lengths))
     assert sorted(seen) == list(range(len(windows)))
 
 
@@ -58,8 +113,9 @@ def test_a_batch_takes_what_the_budget_allows() -> None:
 def test_windows_of_a_batch_are_of_similar_length() -> None:
     # Two lengths, mixed in the corpus, never in a batch: 32 windows of 4 tokens and 8 of 16 fill batches of 128.
     windows = cut_windows(split_of_lengths([3, 3, 15, 3, 3] * 8), WindowSettings(before=0))
-    for rows in batches_of(order_epoch(windows, 128, 0, 0)):
-        assert len(set(windows.source.lengths[rows].tolist())) == 1
+    order = order_epoch(windows, 128, 0, 0)
+    for i in range(len(order)):
+        assert len(set(windows[order.rows_of(i)].source.lengths.tolist())) == 1
 
 
 @pytest.mark.parametrize("settings", [WindowSettings(before=2), WindowSettings(before=2, sampling="random")])

@@ -22,7 +22,7 @@ def test_one_window_at_a_time_gives_the_windows_of_training(split: Split, settin
     windows = cut_windows(split, settings)
     if not len(windows):
         return
-    batch = gather_batch(split, windows, np.arange(len(windows)), settings.max_tokens, settings.max_tokens)
+    batch = gather_batch(windows, np.arange(len(windows)), settings.max_tokens, settings.max_tokens)
     spans, rows, dropped = [], [], 0
     for d in range(len(split.documents) - 1):
         members = range(split.documents[d], split.documents[d + 1])

@@ -14,8 +14,10 @@ from focat.config.schema import WindowSettings
 from focat.corpus.store import Sentences, Split
 from focat.corpus.vocabulary import END, PAD, SEPARATOR
 from focat.windows.corpus_windows import cut_windows, gather_batch
-from focat.windows.splitmix64 import splitmix64
+from focat.windows.splitmix64 import splitmix64, splitmix64_at
 from tests.windows.corpora import build_split, many, split_of_lengths, splits, window_settings
+
+pytestmark = pytest.mark.usefixtures("small_chunks")
 
 
 @dataclass
@@ -75,18 +77,24 @@ def slow_windows(split: Split, settings: WindowSettings, seed: int, epoch: int) 
 @many
 @given(split=splits, settings=window_settings(), seed=st.integers(0, 5), epoch=st.integers(0, 5))
 def test_windows_equal_their_definition(split: Split, settings: WindowSettings, seed: int, epoch: int) -> None:
-    windows = cut_windows(split, settings, seed, epoch)
+    cut = cut_windows(split, settings, seed, epoch)
+    windows = cut[:]
     expected, too_long = slow_windows(split, settings, seed, epoch)
 
+    assert len(cut) == len(expected)
     assert windows.current.tolist() == [window.current for window in expected]
-    for side in ("source", "target"):
+    for side, lengths in zip(("source", "target"), cut.lengths(), strict=True):
         span = getattr(windows, side)
         assert span.first.tolist() == [getattr(window, side)[0] for window in expected]
         assert span.last.tolist() == [getattr(window, side)[-1] for window in expected]
         sentences = getattr(split, side)
-        assert span.lengths.tolist() == [len(tokens_of(sentences, getattr(window, side))[0]) for window in expected]
-    assert windows.too_long.tolist() == too_long
-    assert windows.shortened == sum(window.lost_context for window in expected)
+        assert (
+            span.lengths.tolist()
+            == lengths.tolist()
+            == [len(tokens_of(sentences, getattr(window, side))[0]) for window in expected]
+        )
+    assert cut.too_long.tolist() == too_long
+    assert cut.shortened == sum(window.lost_context for window in expected)
 
 
 @many
@@ -99,7 +107,7 @@ def test_batches_equal_their_definition(split: Split, settings: WindowSettings, 
     # Any rows in any order, repeated or not, padded to any length that holds them.
     rows = data.draw(st.lists(st.integers(0, len(expected) - 1), min_size=1, max_size=6))
     length = settings.max_tokens + more
-    batch = gather_batch(split, windows, np.array(rows), length, length + 1)
+    batch = gather_batch(windows, np.array(rows), length, length + 1)
 
     assert batch.sentences.tolist() == [expected[row].current for row in rows]
     for name, width in (("source", length), ("target", length + 1)):
@@ -117,7 +125,7 @@ def test_a_document_by_hand() -> None:
     # Two documents, of three sentences and of one; s3to3.
     split = build_split([[([10], [20]), ([11, 12], [21]), ([], [22])], [([13], [23, 24])]])
     windows = cut_windows(split, WindowSettings(before=2))
-    batch = gather_batch(split, windows, np.arange(4), 6, 6)
+    batch = gather_batch(windows, np.arange(4), 6, 6)
     assert batch.source.tokens.tolist() == [
         [10, END, PAD, PAD, PAD, PAD],
         [10, SEPARATOR, 11, 12, END, PAD],
@@ -136,7 +144,7 @@ def test_a_document_by_hand() -> None:
 
 def test_s4to1_has_the_current_sentence_alone_on_the_target() -> None:
     split = split_of_lengths([1, 1, 1, 1])
-    batch = gather_batch(split, cut_windows(split, WindowSettings(before=3, target_before=0)), np.array([3]), 8, 2)
+    batch = gather_batch(cut_windows(split, WindowSettings(before=3, target_before=0)), np.array([3]), 8, 2)
     assert batch.source.tokens.tolist() == [[4, SEPARATOR, 5, SEPARATOR, 6, SEPARATOR, 7, END]]
     assert batch.target.tokens.tolist() == [[1007, END]]
     assert (batch.source.current.item(), batch.target.current.item()) == (3, 0)
@@ -150,22 +158,22 @@ def test_the_farthest_context_goes_first_and_of_two_the_one_behind(max_tokens: i
     # Sentence 2 is current, with two on either side; together they have 1 + 1 + 3 + 1 + 1 words and 5 closings.
     split = split_of_lengths([1, 1, 3, 1, 1])
     windows = cut_windows(split, WindowSettings(before=2, after=2, max_tokens=max_tokens))
-    assert (windows.source.first[2], windows.source.last[2]) == (first, last)
+    assert (windows[:].source.first[2], windows[:].source.last[2]) == (first, last)
 
 
 def test_a_sentence_over_the_limit_is_named_and_only_it_is_left_out() -> None:
     # The limit is 8 with the closing: 7 words fit, 8 do not. Neighbours lose it as context, and that is counted.
     windows = cut_windows(split_of_lengths([2, 8, 2, 7]), WindowSettings(before=1, max_tokens=8))
-    assert windows.current.tolist() == [0, 2, 3]
+    assert windows[:].current.tolist() == [0, 2, 3]
     assert windows.too_long.tolist() == [1]
-    assert windows.source.first.tolist() == [0, 2, 3]
+    assert windows[:].source.first.tolist() == [0, 2, 3]
     assert windows.shortened == 2  # sentence 1 lost its context too, but it has no window
 
 
 def test_a_long_target_shortens_both_sides() -> None:
     split = build_split([[([5], [5]), ([6], [6] * 7)]])
     windows = cut_windows(split, WindowSettings(before=1, max_tokens=8))
-    assert windows.source.first.tolist() == windows.target.first.tolist() == [0, 1]
+    assert windows[:].source.first.tolist() == windows[:].target.first.tolist() == [0, 1]
     assert windows.shortened == 1
 
 
@@ -176,9 +184,9 @@ def test_random_sizes_are_a_function_of_seed_and_epoch() -> None:
         (seed, epoch): (windows.source.first.tolist(), windows.source.last.tolist())
         for seed in range(3)
         for epoch in range(3)
-        for windows in [cut_windows(split, settings, seed, epoch)]
+        for windows in [cut_windows(split, settings, seed, epoch)[:]]
     }
-    again = cut_windows(split, settings, 2, 1)
+    again = cut_windows(split, settings, 2, 1)[:]
     assert drawn[2, 1] == (again.source.first.tolist(), again.source.last.tolist())
     firsts, lasts = zip(*drawn.values(), strict=True)
     assert len(set(map(tuple, firsts))) == len(set(map(tuple, lasts))) == 9  # no two alike
@@ -186,7 +194,7 @@ def test_random_sizes_are_a_function_of_seed_and_epoch() -> None:
 
 def test_fixed_sizes_are_the_same_in_every_epoch() -> None:
     split = split_of_lengths([1] * 9)
-    first, second = (cut_windows(split, WindowSettings(before=3), seed, epoch) for seed, epoch in ((1, 1), (2, 5)))
+    first, second = (cut_windows(split, WindowSettings(before=3), seed, epoch)[:] for seed, epoch in ((1, 1), (2, 5)))
     assert first.source.first.tolist() == second.source.first.tolist() == [0, 0, 0, 0, 1, 2, 3, 4, 5]
 
 
@@ -194,7 +202,7 @@ def test_random_sizes_are_evenly_spread() -> None:
     # 4 × 3 combinations of what is before and after, 500 windows expected for each: 60 is over 2.7 deviations, and
     # the draw is the same for ever, so this can fail only if the drawing changes.
     split = split_of_lengths([0] * 6005)
-    windows = cut_windows(split, WindowSettings(before=3, after=2, sampling="random"), 7, 0)
+    windows = cut_windows(split, WindowSettings(before=3, after=2, sampling="random"), 7, 0)[:]
     inner = slice(3, -2)  # away from the edges of the document
     reach = zip(
         (windows.current - windows.source.first)[inner].tolist(),
@@ -232,7 +240,9 @@ def test_scramble_equals_the_reference(count: int, keys: list[int]) -> None:
     state = 0
     for key in keys:
         (state,) = reference_splitmix64(state + key, 1)
-    assert splitmix64(count, *keys).tolist() == reference_splitmix64(state, count)
+    expected = reference_splitmix64(state, count)
+    assert splitmix64(count, *keys).tolist() == expected
+    assert splitmix64_at(np.arange(count, dtype=np.uint8)[::-2], *keys).tolist() == expected[::-2]
 
 
 @many
@@ -245,25 +255,41 @@ def test_scramble_equals_the_reference(count: int, keys: list[int]) -> None:
 def test_foreign_context_is_that_of_another_window(
     split: Split, settings: WindowSettings, context: str, seed: int
 ) -> None:
-    """Each window keeps its current sentence; its context is that of some real window, the same one if it is fixed."""
+    """Each window keeps its current sentence; its context is that of a window drawn at random, or of the largest."""
     real = settings.model_copy(update={"after": 0, "target_after": None})
     controlled = cut_windows(split, real.model_copy(update={"context": context}), seed, 3)
-    contexts = [(window.source[:-1], window.target[:-1]) for window in slow_windows(split, real, seed, 3)[0]]
-    assert controlled.current.tolist() == cut_windows(split, real, seed, 3).current.tolist()
-    found = []
-    for row, current in enumerate(controlled.current.tolist()):
-        lengths = [int(side.lengths[row]) for side in (controlled.source, controlled.target)]
-        assert max(lengths) <= real.max_tokens
-        batch = gather_batch(split, controlled, np.array([row]), *lengths)
-        possible = []
-        for source, target in [*contexts, ([], [])]:
-            sides = [(split.source, batch.source, source), (split.target, batch.target, target)]
-            if all(
-                side.tokens[0].tolist() == joined(sentences, [*chosen, current]) and int(side.current[0]) == len(chosen)
-                for sentences, side, chosen in sides
-            ):
-                possible.append((tuple(source), tuple(target)))
-        found.append(set(possible))
-    assert all(found)
-    if context == "fixed" and found:
-        assert set.intersection(*(each | {((), ())} for each in found))
+    windows, too_long = slow_windows(split, real, seed, 3)
+    draws = splitmix64(len(windows), seed, 3, 7).tolist()
+    donors = sorted(windows, key=lambda window: draws[windows.index(window)])
+    if context == "fixed" and windows:
+        donors = [max(windows, key=lambda window: len(window.source))] * len(windows)
+    lost = 0
+    for row, (window, donor) in enumerate(zip(windows, donors, strict=True)):
+        contexts = [donor.source[:-1], donor.target[:-1]]
+        own = [
+            joined(split.source, [*contexts[0], window.current]),
+            joined(split.target, [*contexts[1], window.current]),
+        ]
+        if max(map(len, own)) > real.max_tokens:
+            contexts, lost = [[], []], lost + 1
+        batch = gather_batch(controlled, np.array([row]))
+        assert batch.sentences.tolist() == [window.current]
+        sides = (split.source, batch.source, contexts[0]), (split.target, batch.target, contexts[1])
+        for sentences, side, chosen in sides:
+            assert side.tokens[0].tolist() == joined(sentences, [*chosen, window.current])
+            assert side.current.tolist() == [len(chosen)]
+    assert len(controlled) == len(windows)
+    assert controlled.too_long.tolist() == too_long
+    assert controlled.shortened == lost
+
+
+def test_foreign_context_passes_over_sentences_that_have_no_window() -> None:
+    # Sentence 0 does not fit. Sentence 2 is the first with context: sentence 1, whose only token is 24.
+    settings = WindowSettings(before=1, max_tokens=12, context="fixed")
+    batch = gather_batch(cut_windows(split_of_lengths([20, 1, 2, 1]), settings), np.arange(3))
+    assert batch.sentences.tolist() == [1, 2, 3]
+    assert batch.source.tokens.tolist() == [
+        [24, SEPARATOR, 24, END, PAD],
+        [24, SEPARATOR, 25, 26, END],
+        [24, SEPARATOR, 27, END, PAD],
+    ]

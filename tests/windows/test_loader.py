@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import islice
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from focat.config.schema import WindowSettings
-from focat.corpus.store import Split
+from focat.corpus.store import Sentences, Split
 from focat.corpus.vocabulary import PAD
 from focat.windows.batch import Batch
 from focat.windows.corpus_windows import cut_windows
@@ -188,6 +190,30 @@ def test_once_is_every_sentence_once_and_then_over(split: Split, batch_tokens: i
         for sentence in batch.sentences.tolist()
     ]
     assert sorted(seen) == list(range(len(split)))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("context", ["real", "random"])
+def test_an_epoch_takes_few_bytes_a_window(packed: bool, context: str) -> None:
+    """Six stay, of the windows and their order, and four more if each has the context of another window."""
+    count = 1 << 20
+    sentences = Sentences(np.full(5 * count, 9, np.uint16), np.arange(0, 5 * count + 1, 5))
+    split = Split(sentences, sentences, np.arange(0, count + 1, 8))
+    loader = Loader(split, WindowSettings(before=3, context=context), 4096, packed=packed)
+    updates = loader.updates(Position(0, loader.count_updates(loader.epoch(0)[1]) - 1))
+    peaks = []
+    tracemalloc.start()
+    try:
+        for _ in range(2):  # the last update of an epoch, and the first of the next one
+            tracemalloc.reset_peak()
+            next(updates)
+            stays, peak = tracemalloc.get_traced_memory()
+            assert stays < (7 if context == "real" else 11) * count
+            peaks.append(peak)
+    finally:
+        tracemalloc.stop()
+    assert peaks[0] < 28 * count  # about 10 MiB of these are those of a chunk, whatever the size of the corpus
+    assert peaks[1] < peaks[0] + 2 * count  # the windows of one epoch are gone before those of the next are cut
 
 
 def test_a_corpus_without_windows_ends_instead_of_looping() -> None:

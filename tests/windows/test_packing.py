@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +16,10 @@ from focat.windows.batch import BLOCK, PackedBatch, PackedSequences
 from focat.windows.corpus_windows import cut_windows, gather_batch
 from focat.windows.loader import Loader, Position
 from focat.windows.packing import cut_blocks, order_packed, packed_shape
-from tests.windows.corpora import full_splits, many, split_of_lengths
+from focat.windows.splitmix64 import splitmix64
+from tests.windows.corpora import full_splits, many, split_of_lengths, window_settings
+
+pytestmark = pytest.mark.usefixtures("small_chunks")
 
 
 def windows_of(side: PackedSequences) -> list[tuple[list[int], list[int], int]]:
@@ -40,7 +44,7 @@ def windows_of(side: PackedSequences) -> list[tuple[list[int], list[int], int]]:
 def test_an_epoch_has_every_window_once(split: Split, before: int, batch_tokens: int, epoch: int) -> None:
     settings = WindowSettings(before=before, max_tokens=30)
     cut = cut_windows(split, settings)
-    padded = gather_batch(split, cut, np.arange(len(cut)), 30, 30)
+    padded = gather_batch(cut, np.arange(len(cut)), 30, 30)
     expected = []
     for i in range(len(cut)):
         sides = []
@@ -64,6 +68,35 @@ def test_an_epoch_has_every_window_once(split: Split, before: int, batch_tokens:
     assert len(shapes) == 1
 
 
+@given(full_splits, window_settings(), st.integers(1, 200), st.integers(0, 3), st.integers(0, 3))
+@many
+def test_order_equals_its_definition(
+    split: Split, settings: WindowSettings, batch_tokens: int, seed: int, epoch: int
+) -> None:
+    """Windows by their random numbers, one after the other, each into the batch before it if there is room."""
+    cut = cut_windows(split, settings, seed, epoch)
+    shape = packed_shape(cut, batch_tokens, settings.max_tokens)
+    draws = splitmix64(len(cut), seed, epoch, 3).tolist()
+    expected: list[list[int]] = []
+    for row in sorted(range(len(cut)), key=lambda row: draws[row]):
+        together = cut[np.array([*(expected[-1] if expected else []), row])]
+        fits = len(together.current) <= shape.windows
+        fits &= together.source.lengths.sum() <= shape.source and together.target.lengths.sum() <= shape.target
+        if expected and fits:
+            expected[-1].append(row)
+        else:
+            expected.append([row])
+    order = order_packed(cut, shape, seed, epoch)
+    assert [order.rows_of(i).tolist() for i in range(len(order))] == expected
+
+
+def test_a_batch_may_be_full_to_the_last_token() -> None:
+    # 40 windows of exactly 8 tokens: 16 of them fill 128.
+    cut = cut_windows(split_of_lengths([7] * 40), WindowSettings(before=0, max_tokens=16))
+    order = order_packed(cut, packed_shape(cut, 128, 16), 1, 0)
+    assert np.diff(order.bounds).tolist() == [16, 16, 8]
+
+
 def test_order_is_random_and_seeded() -> None:
     cut = cut_windows(split_of_lengths([3] * 40), WindowSettings(before=1))
     shape = packed_shape(cut, 60, 20)
@@ -75,7 +108,7 @@ def test_order_is_random_and_seeded() -> None:
 def test_batches_are_full() -> None:
     cut = cut_windows(split_of_lengths(*[[5, 9, 2, 7, 4] for _ in range(60)]), WindowSettings(before=3, max_tokens=64))
     order = order_packed(cut, packed_shape(cut, 1024, 64), 1, 0)
-    full = [int(cut.target.lengths[order.batch(i)].sum()) for i in range(len(order) - 1)]
+    full = [int(cut[order.rows_of(i)].target.lengths.sum()) for i in range(len(order) - 1)]
     assert min(full) > 0.9 * 1024
 
 

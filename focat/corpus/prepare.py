@@ -163,7 +163,7 @@ def _tokenizer_stage(settings: DataSettings, key: str, progress: Progress) -> To
         if not source.kept:
             raise FocatError(f"data.train: cleaning left no pair ({_reasons(cleaner.removed)}); relax data.cleaning")
     with progress.bar("training the tokenizer"):
-        tokenizer = train_tokenizer(settings.tokenizer, settings.normalisation, source.kept, target.kept)
+        tokenizer = train_tokenizer(settings.tokenizer, settings.normalisation, source.drain(), target.drain())
     sizes = list(dict.fromkeys([tokenizer.source.size, tokenizer.target.size]))
     if trained and min(sizes) < settings.tokenizer.vocabulary:
         progress.log(
@@ -301,6 +301,12 @@ class _EvenSample:
         self._seen += len(sentences)
         while len(self.kept) > self._limit:
             self.kept, self._stride = self.kept[::2], self._stride * 2
+
+    def drain(self) -> Iterator[str]:
+        """Yield the sentences and keep none of them: SentencePiece has a copy of those that it has read."""
+        self.kept.reverse()
+        while self.kept:
+            yield self.kept.pop()
 
 
 def _reasons(removed: dict[str, int]) -> str:

@@ -206,7 +206,7 @@ class Tokenizer:
 
 
 def train_tokenizer(
-    settings: TokenizerSettings, normalisation: NormalisationSettings, source: Sequence[str], target: Sequence[str]
+    settings: TokenizerSettings, normalisation: NormalisationSettings, source: Iterable[str], target: Iterable[str]
 ) -> Tokenizer:
     """A tokenizer trained on these sentences, or the models that the settings bring along."""
     if settings.from_run is not None:

@@ -413,3 +413,13 @@ def test_a_corpus_below_the_cap_is_its_own_sample() -> None:
     sample.extend(["a", "b"])
     sample.extend(["c"])
     assert sample.kept == ["a", "b", "c"]
+
+
+def test_a_sample_is_forgotten_while_it_is_read() -> None:
+    sample = _EvenSample(1000)
+    sample.extend(["a", "b", "c"])
+    sentences = sample.drain()
+    assert next(sentences) == "a"
+    assert sorted(sample.kept) == ["b", "c"]
+    assert list(sentences) == ["b", "c"]
+    assert sample.kept == []

@@ -1,6 +1,7 @@
 """What work costs as it grows: corpus, document length, sentences of a window (K) and processes, doubled step by step.
 
-    python -m benchmarks.growth corpus documents windows       # each in one to two minutes
+    python -m benchmarks.growth corpus epoch             # each in two to three minutes; epoch needs 4 GiB of memory
+    python -m benchmarks.growth documents windows        # each in one to two minutes
     python -m benchmarks.growth processes --rounds 3
 
 Beside each figure stands how it grew with the last doubling, and how it should have: `flat` is 1, `linear` 2. Attention
@@ -28,18 +29,22 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import torch
 
 import focat
 from focat.config import Settings, load_settings
+from focat.config.schema import WindowSettings
 from focat.corpus.generated import generate
 from focat.corpus.prepare import prepare
-from focat.corpus.store import Store
+from focat.corpus.store import Sentences, Split, Store
 from focat.hardware import hardware
 from focat.progress import Progress
 from focat.run import Run
 from focat.training.distributed import Processes
 from focat.training.trainer import Trainer
+from focat.windows.loader import Loader
+from focat.windows.splitmix64 import splitmix64
 
 SILENT = Progress(None)
 Figures = dict[str, float]
@@ -52,7 +57,7 @@ class Series:
     doubled: str
     sizes: tuple[int, ...]
     laws: dict[str, str]
-    measure: Callable[[int, Path], Figures]
+    measures: tuple[Callable[[int, Path], Figures], ...]  # one after the other, each in a process of its own
 
 
 def main() -> None:
@@ -74,7 +79,9 @@ def _print_series(series: Series) -> None:
     before: Figures = {}
     with tempfile.TemporaryDirectory() as folder:
         for size in series.sizes:
-            found = _in_own_process(series.measure, size, Path(folder) / str(size))
+            found: Figures = {}
+            for measure in series.measures:
+                found |= _in_own_process(measure, size, Path(folder) / str(size))
             cells = [f"{found[figure]:,.3g}{_growth(found, before, figure)}" for figure in series.laws]
             print(f"| {size:,} | {' | '.join(cells)} |", flush=True)
             before = found
@@ -107,16 +114,45 @@ def _in_own_process(measure: Callable[[int, Path], Figures], size: int, folder: 
 # --------------------------------------------------------------------------------------------------- what is doubled
 
 
-def _corpus(sentences: int, folder: Path) -> Figures:
-    """`focat prepare`, then the start of a training: until the first update is done."""
+def _prepare(sentences: int, folder: Path) -> Figures:
     settings = _settings(folder, sentences, document=32)
-    prepared = _cost(lambda: prepare(settings.data, SILENT))
-    started = _cost(lambda: _train(settings, updates=1))
+    cost = _cost(lambda: prepare(settings.data, SILENT))
+    return {"prepare, s": cost.seconds, "prepare, MiB": cost.mib}
+
+
+def _prepare_sampled(sentences: int, folder: Path) -> Figures:
+    """The same with a tokenizer that is trained on 20,000 sentences of each language."""
+    data = _settings(folder, sentences, document=32).data
+    sampled = {"tokenizer": data.tokenizer.model_copy(update={"sample": 20_000}), "store": folder / "sampled"}
+    cost = _cost(lambda: prepare(data.model_copy(update=sampled), SILENT))
+    return {"prepare, tokenizer of 20,000, MiB": cost.mib}
+
+
+def _first_update(sentences: int, folder: Path) -> Figures:
+    """The start of a training: until the first update is done."""
+    settings = _settings(folder, sentences, document=32)
+    cost = _cost(lambda: _train(settings, updates=1))
+    return {"first update, s": cost.seconds, "first update, MiB": cost.mib}
+
+
+def _epoch(count: int, folder: Path) -> Figures:
+    """The windows of an epoch, cut and ordered: windows of 4, documents of 32 sentences of 1 to 25 words."""
+    offsets = np.concatenate([[0], np.cumsum(2 + splitmix64(count) % np.uint64(25))]).astype(np.int64)
+    sentences = Sentences(np.empty(0, np.uint16), offsets)  # the tokens themselves are not looked at
+    split = Split(sentences, sentences, np.arange(0, count + 1, 32))
+    return _ordered(split, "padded") | _ordered(split, "packed")
+
+
+def _ordered(split: Split, kind: str) -> Figures:
+    loader, kept = Loader(split, WindowSettings(before=3), 32_768, packed=kind == "packed"), []
+    loader.epoch(0)  # the first use of an operation allocates more than the next
+    before = _cost(lambda: None).mib
+    cost = _cost(lambda: kept.append(loader.epoch(1)))
+    stays = _cost(lambda: None).mib
     return {
-        "prepare, s": prepared.seconds,
-        "prepare, MiB": prepared.mib,
-        "first update, s": started.seconds,
-        "first update, MiB": started.mib,
+        f"{kind}, s": cost.seconds,
+        f"{kind}, bytes a window at the peak": (cost.mib - before) * 2**20 / len(split),
+        f"{kind}, bytes a window that stay": (stays - before) * 2**20 / len(split),
     }
 
 
@@ -202,12 +238,13 @@ def _sharded_translation(settings: Settings, texts: Path, processes: int) -> flo
 
 
 def _settings(folder: Path, sentences: int, document: int, before: int = 3) -> Settings:
-    """The demo's system on a corpus of text with documents of so many sentences."""
-    folder.mkdir(parents=True)
-    for language, side in (("en", 0), ("de", 1)):
-        documents = _long_documents(sentences // document, document, side)
-        text = "\n\n".join("\n".join(each) for each in documents) + "\n"
-        (folder / f"train.{language}").write_text(text, encoding="utf-8")
+    """The demo's system on a corpus of text with documents of so many sentences; written if it is not there."""
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        for language, side in (("en", 0), ("de", 1)):
+            with (folder / f"train.{language}").open("w", encoding="utf-8") as file:
+                for each in _long_documents(sentences // document, document, side):
+                    file.write("\n".join(each) + "\n\n")
     corpus = f"data.train=[{{format: text, source: {folder / 'train.en'}, target: {folder / 'train.de'}}}]"
     own = [
         corpus,
@@ -281,11 +318,31 @@ _TRANSLATION = {
 SERIES = {
     "corpus": Series(
         "sentences of the corpus",
-        (32_000, 64_000, 128_000, 256_000, 512_000),
-        {"prepare, s": "linear", "prepare, MiB": "flat", "first update, s": "linear", "first update, MiB": "linear"},
-        _corpus,
+        tuple(64_000 << i for i in range(7)),
+        {
+            "prepare, s": "linear",
+            "prepare, MiB": "linear, flat from 2,000,000 on",
+            "prepare, tokenizer of 20,000, MiB": "flat",
+            "first update, s": "linear",
+            "first update, MiB": "linear",
+        },
+        (_prepare, _prepare_sampled, _first_update),
     ),
-    "documents": Series("sentences of a document", (64, 128, 256), _TRANSLATION, _documents),
+    "epoch": Series(
+        "windows of an epoch",
+        tuple(1_000_000 << i for i in range(8)),
+        {
+            f"{kind}, {figure}": law
+            for kind in ("padded", "packed")
+            for figure, law in {
+                "s": "linear",
+                "bytes a window at the peak": "flat",
+                "bytes a window that stay": "flat",
+            }.items()
+        },
+        (_epoch,),
+    ),
+    "documents": Series("sentences of a document", (64, 128, 256), _TRANSLATION, (_documents,)),
     "windows": Series(
         "sentences of a window, K",
         (1, 2, 4, 8, 16),
@@ -299,7 +356,7 @@ SERIES = {
             "regenerate, ms a sentence": "linear to quadratic",
             "regenerate, MiB": "linear to quadratic",
         },
-        _windows,
+        (_windows,),
     ),
 }
 

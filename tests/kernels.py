@@ -11,3 +11,4 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 needs_kernels = pytest.mark.skipif(
     not runs_kernels(torch.device(DEVICE)), reason="needs Triton, and a GPU or Triton's interpreter (make kernels)"
 )
+needs_gpu = pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU")

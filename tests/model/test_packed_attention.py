@@ -17,7 +17,7 @@ from focat.training.objective import token_weights
 from focat.windows.batch import PackedBatch
 from focat.windows.corpus_windows import cut_windows, gather_batch
 from focat.windows.packing import cut_blocks, gather_packed, packed_shape
-from tests.kernels import DEVICE, needs_kernels
+from tests.kernels import DEVICE, needs_gpu, needs_kernels
 from tests.model.examples import VOCABULARY, tiny
 from tests.windows.corpora import build_split
 
@@ -105,7 +105,6 @@ def attend_slowly(queries: Tensor, keys: Tensor, values: Tensor, mask: PackedMas
     return torch.cat(outputs)
 
 
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 HALF = torch.bfloat16 if DEVICE == "cuda" else torch.float16  # the interpreter's `tl.dot` knows no bfloat16
 CASES = [  # queries of each window, keys of each window or None for self-attention, causal, local heads
     ([5, 70, 1, 130, 64, 0, 3], None, True, 0),

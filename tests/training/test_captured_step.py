@@ -12,10 +12,10 @@ from focat.progress import Progress
 from focat.run import Run
 from focat.training.distributed import Processes
 from focat.training.trainer import Trainer
-from tests.kernels import needs_kernels
+from tests.kernels import needs_gpu, needs_kernels
 from tests.training.runs import Workspace
 
-pytestmark = needs_kernels
+pytestmark = [needs_gpu, needs_kernels]
 
 
 def trained(workspace: Workspace, captured: bool, *overrides: str) -> tuple[dict[str, torch.Tensor], torch.Tensor]:

@@ -41,7 +41,7 @@ def test_output_and_gradients_are_those_of_padded_windows(settings: dict[str, An
 
 
 @needs_kernels
-@pytest.mark.parametrize("settings", [SETTINGS[i] for i in (0, 3, 5, 7)], ids=str)
+@pytest.mark.parametrize("settings", [SETTINGS[i] for i in (0, 3, 5)], ids=str)
 def test_output_and_gradients_with_kernels(settings: dict[str, Any]) -> None:
     sizes = {"d_model": 32, "heads": 2}
     close = 1e-4 if DEVICE == "cpu" else 3e-2  # GPUs multiply float32 in TF32

@@ -50,19 +50,23 @@ class CompilingDriver:
         return lambda *inputs: self.launched.append(metadata.name)
 
 
-@pytest.fixture(params=SHARED_MEMORY)
+@pytest.fixture
 def launched(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> list[str]:
     """Names of the kernels that were compiled and would have been launched."""
-    driver = CompilingDriver(request.param)
+    driver = CompilingDriver(getattr(request, "param", 86))
     monkeypatch.setattr(hardware, "_IS_INTERPRETED", True)  # tensors are on the CPU
     monkeypatch.setattr(triton.runtime.driver, "_active", driver)
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path_factory.mktemp("triton")))
     return driver.launched
 
 
-@pytest.mark.parametrize(("width", "precision"), [(64, torch.bfloat16), (128, torch.bfloat16), (64, torch.float32)])
+@pytest.mark.parametrize(
+    ("launched", "width", "precision"),
+    [(86, 64, torch.bfloat16), (86, 128, torch.bfloat16), (86, 64, torch.float32), (90, 128, torch.bfloat16)],
+    indirect=["launched"],
+)
 def test_attention(width: int, precision: torch.dtype, launched: list[str]) -> None:
     qkv = torch.randn(70, 3, 4, width, dtype=precision, requires_grad=True)
     packed_attention(qkv, example([70], [70], True, 2)).sum().backward()

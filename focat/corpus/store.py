@@ -157,7 +157,8 @@ def stage_damage(folder: Path) -> str | None:
         return f"{folder / _STAGE} is missing or damaged"
     if not isinstance(expected, dict) or not expected:
         return f"{folder / _STAGE} has no checksums"
-    needed = ("split.json", *_ARRAYS) if (folder / "split.json").exists() else ("tokenizer.json",)
+    models = (name for name in ("source.model", "target.model") if (folder / name).exists())
+    needed = ("split.json", *_ARRAYS) if (folder / "split.json").exists() else ("tokenizer.json", *models)
     if unknown := sorted(set(needed) - expected.keys()):
         return f"{folder / _STAGE} has no checksum of {', '.join(unknown)}"
     for name, digest in expected.items():

@@ -360,7 +360,9 @@ def test_damage_to_a_store_is_mended_by_prepare_and_refused_by_training(tmp_path
     Store(data.store).verify()
 
 
-@pytest.mark.parametrize("name", ["train/target.tokens", "train/split.json", "tokenizer/tokenizer.json"])
+@pytest.mark.parametrize(
+    "name", ["train/target.tokens", "train/split.json", "tokenizer/tokenizer.json", "tokenizer/source.model"]
+)
 def test_a_file_without_a_checksum_is_made_again(tmp_path: Path, name: str) -> None:
     data = settings(tmp_path)
     prepare(data, NULL_PROGRESS)

@@ -47,16 +47,9 @@ def workers_for(windows: int, most: int) -> int:
 def worker_batches(
     requests: Sequence[ScheduledRequest], batch_tokens: int, workers: int
 ) -> list[list[ScheduledRequest]]:
-    """Sorted batches for workers that share `batch_tokens`: the same number for each, with about as many tokens."""
-    batches = list(sorted_batches(requests, batch_tokens // workers))
-    count = workers * -(-len(batches) // workers)
-    tokens = sum(len(scheduled.request.source) for scheduled in requests) // max(count, 1)
-    while len(batches) < count and tokens < batch_tokens // workers:
-        smaller = list(sorted_batches(requests, tokens))
-        if len(smaller) <= count:
-            return smaller
-        tokens += tokens // 16 + 1  # for padding
-    return batches
+    """Sorted batches of at most `batch_tokens`, each dealt out to the workers: all have as many windows, as long ones."""
+    batches = sorted_batches(requests, batch_tokens)
+    return [batch[i::workers] for batch in batches for i in range(min(workers, len(batch)))]
 
 
 def micro_batches(requests: Sequence[ScheduledRequest]) -> Iterator[tuple[slice, int, int]]:

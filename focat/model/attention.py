@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from focat.model.decode_attention import can_decode, decode_attention
 from focat.model.packed_attention import PackedMask, packed_attention
 from focat.model.positions import RotaryAngles, apply_rope
 
@@ -52,6 +53,8 @@ def attend(
     Returns:
         (windows, heads, queries, head width).
     """
+    if weights_out is None and not dropout and mask is not None and can_decode(queries, keys, values, mask):
+        return decode_attention(queries, keys, values, mask)
     if weights_out is None:
         return F.scaled_dot_product_attention(
             queries, keys, values, attn_mask=mask, dropout_p=dropout, is_causal=causal

@@ -35,7 +35,7 @@ from focat.model.two_pass import TwoPassTransformer
 
 _STRIDE = 2  # steps between two checks of which windows are finished
 _PRUNE = 8  # the KV cache is pruned when one in so many of its columns is free
-_BATCH_TOKENS, _BATCH_TOKENS_GPU, _MAX_BATCH_TOKENS = 16_384, 65_536, 262_144
+_BATCH_TOKENS, _BATCH_TOKENS_GPU, _MAX_BATCH_TOKENS = 32_768, 65_536, 262_144
 _BATCH_SHARE = 1 / 8  # of a GPU's memory
 
 

@@ -1,9 +1,9 @@
 """Linear layers for decoding on CPUs, where a step multiplies few rows with all weights of the decoder.
 
 `PackedLinear` stores its weights in the layout of oneDNN: the same floats, and the same result but for rounding.
-`Bfloat16Linear` multiplies numbers of sixteen bits, on CPUs that have instructions for it. `Int8Linear` computes with
-eight-bit integers: half the time, a quarter of the memory. Weights have a scale for each output and inputs one for each
-token, so that the result of a token does not depend on its batch.
+`Bfloat16Linear` multiplies numbers of sixteen bits, on CPUs that have instructions for it. `VnniLinear`, and `Int8Linear`
+on CPUs without instructions for it, compute with eight-bit integers: half the time, a quarter of the memory. Weights
+have a scale for each output and inputs one for each token, so that the result of a token does not depend on its batch.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from focat.config.schema import SearchSettings
+from focat.decoding.quantisation import ZERO, quantise_rows, unscale_rows
 from focat.model import Transformer
 
 _ROWS = 64  # typical number of rows, for which the layout is chosen
@@ -32,8 +33,12 @@ class PackedLinear(nn.Module):
         super().__init__()
         self.round_rows = False
         """Whether rows are added up to one of few numbers: for processes that last, and see all numbers in time."""
-        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), _ROWS)
+        self.packed = self._pack(weight.detach().contiguous())
         self.bias = None if bias is None else bias.detach()
+
+    def _pack(self, weight: Tensor) -> Tensor:
+        packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, _ROWS)
+        return packed
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, inputs) → (…, outputs)."""
@@ -67,8 +72,27 @@ class Bfloat16Linear(PackedLinear):
         return product if self.added is None else product.add_(self.added)
 
 
+class VnniLinear(PackedLinear):
+    """A packed linear layer that computes with eight-bit integers, on CPUs with instructions for it (VNNI)."""
+
+    def _pack(self, weight: Tensor) -> Tensor:
+        self.scales = (weight.float().abs().amax(1) / 127).clamp(min=1e-12)
+        self.zeros = torch.zeros(len(weight), dtype=torch.int32)
+        quantised = (weight / self.scales[:, None]).round().to(torch.int8)
+        packed: Tensor = torch.ops.onednn.qlinear_prepack(quantised, [_ROWS, weight.shape[1]])
+        return packed
+
+    def _multiply(self, x: Tensor) -> Tensor:
+        rows, scales = quantise_rows(x.reshape(-1, x.shape[-1]).contiguous())
+        weight = self.packed, self.scales, self.zeros
+        product = torch.ops.onednn.qlinear_pointwise(
+            rows, 1.0, ZERO, *weight, None, 1.0, 0, torch.float32, "none", [], ""
+        )
+        return unscale_rows(product, scales, self.bias).view(*x.shape[:-1], -1)
+
+
 class Int8Linear(nn.Module):
-    """A linear layer that computes with eight-bit integers."""
+    """A linear layer that computes with eight-bit integers, on any CPU; of inputs, it uses seven bits."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
@@ -108,6 +132,13 @@ def has_bfloat16() -> bool:
     return has_onednn and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
+def has_vnni() -> bool:
+    """Whether this CPU and this build of torch multiply bytes by `VnniLinear`; elsewhere, their sums may overflow."""
+    supported = getattr(torch.cpu, "_is_vnni_supported", lambda: False)
+    has_onednn: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return has_onednn and hasattr(torch.ops.onednn, "qlinear_prepack") and bool(supported())
+
+
 def replace_linear(model: Transformer, settings: SearchSettings) -> tuple[Transformer, Callable[[Tensor], Tensor]]:
     """A copy of the model with linear layers as the settings ask for, and its output projection as such a layer.
 
@@ -115,8 +146,10 @@ def replace_linear(model: Transformer, settings: SearchSettings) -> tuple[Transf
     weights are shared with the model. It keeps its own output projection, which is that of its embeddings.
     """
     linear: type[nn.Module] = PackedLinear
-    if settings.int8 or settings.bfloat16:
-        linear = Int8Linear if settings.int8 else Bfloat16Linear
+    if settings.int8:
+        linear = VnniLinear if has_vnni() else Int8Linear
+    elif settings.bfloat16:
+        linear = Bfloat16Linear
     projection = PackedLinear if settings.bfloat16 else linear
     kept = {id(tensor): tensor for tensor in model.parameters()}  # shared, not copied
     changed = copy.deepcopy(model, kept)

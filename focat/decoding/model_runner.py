@@ -36,7 +36,7 @@ from focat.windows.batch import PaddedSequences
 from focat.windows.segments import segments_of
 from focat.windows.splitmix64 import splitmix64
 
-_ROWS_AT_ONCE = 64  # whose logits in int8 are made, normalised and searched while they are in the processor's cache
+_ROWS_AT_ONCE = 64  # whose logits on a CPU are made, normalised and searched while they are in the processor's cache
 NAN_SCORES = "the model's scores are not numbers (NaN): take an earlier checkpoint, or train anew"
 
 Finished = tuple[int, list[Hypothesis]]
@@ -58,7 +58,7 @@ class ModelRunner:
         self.settings, self.beam = settings, settings.hypotheses
         self.device = models[0].output_weight.device
         self._find_boundaries = boundaries
-        self._rows_at_once = _ROWS_AT_ONCE if settings.int8 else None
+        self._rows_at_once = _ROWS_AT_ONCE if self.device.type == "cpu" else None
         self._check_precision()
         if settings.int8 or all(map(can_pack, self.models)):
             replaced = [replace_linear(model, settings) for model in self.models]

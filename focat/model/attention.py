@@ -77,15 +77,18 @@ def attention_weights(queries: Tensor, keys: Tensor, mask: Tensor | None, causal
 class LayerKV:
     """The KV cache of one layer's self-attention: views of a `TreeKVCache`, updated in place."""
 
-    def __init__(self, keys: Tensor, values: Tensor, write_columns: Tensor, columns: int) -> None:
+    def __init__(self, keys: Tensor, values: Tensor, write_columns: Tensor | slice, columns: int) -> None:
         self.keys, self.values = keys, values  # (windows, capacity, heads, head width)
-        self.write_columns = write_columns  # (new,) where the next keys and values go
+        self.write_columns = write_columns  # (new,) where the next keys and values go; a slice if the host knows
         self.columns = columns  # how many columns attention spans
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Write new keys and values, (windows, heads, new, head width); return all, (windows, heads, columns, …)."""
-        self.keys.index_copy_(1, self.write_columns, keys.transpose(1, 2))
-        self.values.index_copy_(1, self.write_columns, values.transpose(1, 2))
+        for cached, new in ((self.keys, keys), (self.values, values)):
+            if isinstance(self.write_columns, slice):
+                cached[:, self.write_columns] = new.transpose(1, 2)
+            else:
+                cached.index_copy_(1, self.write_columns, new.transpose(1, 2))
         return self.keys[:, : self.columns].transpose(1, 2), self.values[:, : self.columns].transpose(1, 2)
 
 

@@ -77,12 +77,18 @@ class TreeKVCache:
         for part, into in zip(parts, torch.split(self_kv, windows, 2), strict=True):
             into[:, :, :, : part.length] = part.self_kv[:, :, :, : part.length]
             into[:, :, :, part.length : length] = 0  # a mask does not stop a NaN
+        sources = [part.source for part in parts]
+        longest = max(source.tokens.shape[1] for source in sources)
+        of_source = parts[0].cross_kv
+        cross_kv = of_source.new_empty(*of_source.shape[:2], sum(windows), of_source.shape[3], longest, first.shape[-1])
+        for part, into in zip(parts, torch.split(cross_kv, windows, 2), strict=True):
+            columns = part.cross_kv.shape[4]
+            into[..., :columns, :] = part.cross_kv
+            into[..., columns:, :] = 0
 
         def cat(tensors: list[Tensor], columns: int, fill: int = 0) -> Tensor:
             return torch.cat([F.pad(tensor, (0, columns - tensor.shape[-1]), value=fill) for tensor in tensors])
 
-        sources = [part.source for part in parts]
-        longest = max(source.tokens.shape[1] for source in sources)
         return cls(
             self_kv=self_kv,
             ancestor_mask=cat([part.ancestor_mask[..., : part.length] for part in parts], capacity),
@@ -90,9 +96,7 @@ class TreeKVCache:
             lengths=torch.cat([part.lengths for part in parts]),
             num_separators=torch.cat([part.num_separators for part in parts]),
             write_pos=parts[0].write_pos.new_full((), length),
-            cross_kv=torch.cat(
-                [F.pad(part.cross_kv, (0, 0, 0, longest - part.cross_kv.shape[-2])) for part in parts], 2
-            ),
+            cross_kv=cross_kv,
             source=PaddedSequences(
                 cat([source.tokens for source in sources], longest, PAD),
                 cat([source.segments for source in sources], longest, -1),
@@ -130,9 +134,11 @@ class TreeKVCache:
             return self._append_tree(tokens, branches)
         windows, beam, _ = self.ancestor_mask.shape
         new = tokens.shape[1]
+        written = None
         if columns is None:
             columns = self.length + beam * new
             self._grow(columns)
+            written = slice(self.length, columns)
         write_columns = self.write_pos + torch.arange(beam * new, device=tokens.device)  # (beam · new,)
         real = tokens != PAD
         same_beam = torch.eye(beam, dtype=torch.bool, device=tokens.device)
@@ -147,15 +153,14 @@ class TreeKVCache:
         self.num_separators.copy_(opened[:, -1].view_as(self.num_separators))
         self.write_pos += beam * new
         self.length += beam * new
-        layers = [LayerKV(keys, values, write_columns, columns) for keys, values in self.self_kv]
+        layers = [LayerKV(keys, values, written or write_columns, columns) for keys, values in self.self_kv]
         return AttentionInputs(mask[:, None], self.opened_segments[:, :columns], opened.reshape(windows, -1), layers)
 
     def _append_tree(self, tokens: Tensor, branches: Tensor) -> AttentionInputs:
         nodes = tokens.shape[1]
         self._grow(nodes)
-        write_columns = torch.arange(nodes, device=tokens.device)
         opened = (branches & (tokens == SEPARATOR)[:, None]).sum(-1)  # (windows, nodes)
-        layers = [LayerKV(keys, values, write_columns, nodes) for keys, values in self.self_kv]
+        layers = [LayerKV(keys, values, slice(nodes), nodes) for keys, values in self.self_kv]
         return AttentionInputs(branches[:, None], opened, opened, layers)
 
     def reorder(self, rows: Tensor) -> None:

@@ -1,0 +1,67 @@
+"""Kernels in C for what PyTorch does slowly on CPUs: compiled when they are first used, by the C compiler of the machine.
+
+Whoever uses one computes the same with PyTorch where there is no compiler. Compiled kernels stay in the user's cache
+folder.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from threading import Lock
+
+_COMPILERS = "cc", "gcc", "clang"
+_FLAGS = "-O3", "-march=native", "-fPIC", "-shared"
+_COMPILE_SECONDS = 60
+
+_libraries: dict[Path, ctypes.CDLL | None] = {}
+_lock = Lock()  # several threads may decode
+
+
+def load_library(source: Path) -> ctypes.CDLL | None:
+    """The compiled functions of a C file; None if it cannot be compiled here."""
+    if source not in _libraries:
+        with _lock:
+            if source not in _libraries:
+                _libraries[source] = _load(source)
+    return _libraries[source]
+
+
+def _load(source: Path) -> ctypes.CDLL | None:
+    key = "\n".join((source.read_text(encoding="utf-8"), *_FLAGS, _processor()))
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "focat" / "kernels"
+    library = folder / f"{source.stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.so"
+    try:
+        if not library.exists():
+            _compile(source, library)
+        return ctypes.CDLL(str(library))
+    except (OSError, RuntimeError, subprocess.SubprocessError):  # RuntimeError: there is no home folder
+        return None
+
+
+def _compile(source: Path, library: Path) -> None:
+    compiler = next(filter(None, map(shutil.which, _COMPILERS)), None)
+    if compiler is None:
+        raise FileNotFoundError("there is no C compiler")
+    library.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+        partial = Path(folder) / library.name
+        command = [compiler, *_FLAGS, str(source), "-o", str(partial), "-lm"]
+        subprocess.run(command, check=True, capture_output=True, timeout=_COMPILE_SECONDS)
+        partial.replace(library)
+
+
+def _processor() -> str:
+    """What a library is compiled for: machines whose instructions differ may share a home folder."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    features = next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
+    return f"{platform.system()} {platform.machine()} {features}"

@@ -1,7 +1,6 @@
-"""Kernels in C for what PyTorch does slowly on CPUs: compiled when they are first used, by the C compiler of the machine.
+"""Kernels in C for what PyTorch does slowly on CPUs, compiled when they are first used, where there is a C compiler.
 
-Whoever uses one computes the same with PyTorch where there is no compiler. Compiled kernels stay in the user's cache
-folder.
+Whoever uses one computes the same with PyTorch elsewhere. Compiled kernels stay in the user's cache folder.
 """
 
 from __future__ import annotations

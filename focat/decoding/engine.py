@@ -31,6 +31,7 @@ from focat.decoding.workers import map_in_workers, max_workers
 from focat.errors import FocatError
 from focat.hardware import memory_errors
 from focat.model import Transformer
+from focat.model.kv_cache import KVMemory
 from focat.model.two_pass import TwoPassTransformer
 
 _STRIDE = 2  # steps between two checks of which windows are finished
@@ -146,6 +147,7 @@ class SortedBatching:
     def __init__(self, runner: ModelRunner, batch_tokens: int, stride: int) -> None:
         self._runner, self._batch_tokens, self._stride = runner, batch_tokens, stride
         self._queue: list[ScheduledRequest] = []
+        self._free_memory: list[list[KVMemory]] = []  # one for each worker, with one for each model
 
     @property
     def idle(self) -> bool:
@@ -169,8 +171,15 @@ class SortedBatching:
 
     def _search(self, batch: list[ScheduledRequest], stopped: Event) -> list[Finished]:
         """Decode one batch to its end, or until it is stopped."""
+        memory = self._free_memory.pop() if self._free_memory else [KVMemory() for _ in self._runner.models]
+        try:
+            return self._search_in(memory, batch, stopped)
+        finally:
+            self._free_memory.append(memory)
+
+    def _search_in(self, memory: list[KVMemory], batch: list[ScheduledRequest], stopped: Event) -> list[Finished]:
         max_length = max(scheduled.max_length for scheduled in batch)
-        state = self._runner.prefill(batch)
+        state = self._runner.prefill(batch, memory)
         found: list[Finished] = []
         steps = 1
         while len(found) < len(batch) and not stopped.is_set():

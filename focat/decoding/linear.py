@@ -1,9 +1,10 @@
 """Linear layers for decoding on CPUs, where a step multiplies few rows with all weights of the decoder.
 
 `PackedLinear` stores its weights in the layout of oneDNN: the same floats, and the same result but for rounding.
-`Bfloat16Linear` multiplies numbers of sixteen bits, on CPUs that have instructions for it. `VnniLinear`, and `Int8Linear`
-on CPUs without instructions for it, compute with eight-bit integers: half the time, a quarter of the memory. Weights
-have a scale for each output and inputs one for each token, so that the result of a token does not depend on its batch.
+`Bfloat16Linear` multiplies numbers of sixteen bits, on CPUs that have instructions for it. `VnniLinear` computes with
+eight-bit integers, and so does `Int8Linear` on CPUs that have no instructions for them: half the time, a quarter of the
+memory. Weights have a scale for each output and inputs one for each token, so that the result of a token does not
+depend on its batch.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from focat.decoding.selection import Selector, TopTokens, beam_topk, sample, wit
 from focat.errors import FocatError, ParameterError
 from focat.hardware import to_device_async
 from focat.model import EncoderOutput, Transformer, TreeKVCache
-from focat.model.kv_cache import CAPACITY_STEP
+from focat.model.kv_cache import CAPACITY_STEP, KVMemory
 from focat.windows.batch import PaddedSequences
 from focat.windows.segments import segments_of
 from focat.windows.splitmix64 import splitmix64
@@ -103,20 +103,20 @@ class ModelRunner:
 
     # ------------------------------------------------------------------------------------------------ prefill
 
-    def prefill(self, requests: Sequence[ScheduledRequest]) -> SearchState:
-        """Encode the sources, read the prefixes, and decode the first token, in newly allocated memory.
+    def prefill(self, requests: Sequence[ScheduledRequest], memory: Sequence[KVMemory]) -> SearchState:
+        """Encode the sources, read the prefixes, and decode the first token.
 
         Args:
             requests: sorted by `read_length`; micro-batches of them are read together, so that there is little padding.
+            memory: for the keys and values of each model.
         """
         plain = [scheduled.request for scheduled in requests]
         max_length = max(scheduled.max_length for scheduled in requests)
         batch = PrefillBatch.collate(plain).to(self.device)
         parts = [self._read(batch.view(*part)) for part in micro_batches(requests)]
         columns = 1 + max(len(request.prefix) for request in plain) + self.beam * min(max_length, CAPACITY_STEP)
-        caches = [
-            TreeKVCache.concatenate(of_model, columns) for of_model in zip(*(part[0] for part in parts), strict=True)
-        ]
+        read = zip(*(part[0] for part in parts), strict=True)
+        caches = [TreeKVCache.concatenate(each, columns, own) for each, own in zip(read, memory, strict=True)]
         phrases = self._initial_phrases(requests) if any(scheduled.phrases for scheduled in requests) else None
         search = self._new_search(self._initial_state(requests, max_length), max_length, phrases)
         state = SearchState(search, caches)

@@ -29,8 +29,7 @@ def quantise_rows(x: Tensor) -> tuple[Tensor, Tensor]:
     if library is None:
         most = x.abs().amax(1, keepdim=True).clamp(min=1e-12)
         return (x * (127 / most)).add_(ZERO + 0.5).to(torch.uint8), most / 127
-    rows, width = x.shape
-    quantised, scales = torch.empty_like(x, dtype=torch.uint8), x.new_empty(rows, 1)
+    quantised, scales = torch.empty_like(x, dtype=torch.uint8), x.new_empty(len(x), 1)
     library.focat_quantise_rows(_pointer(x), *_sizes(x), _pointer(quantised), _pointer(scales))
     return quantised, scales
 

@@ -18,7 +18,7 @@ from focat.decoding.buffers import round_to_bucket
 from focat.decoding.requests import ScheduledRequest
 
 _WORKER_WINDOWS = 24  # windows for each of several workers, at least: every one reads all weights in each step
-_PREFILL_TOKENS_CPU = 512  # source and prefix tokens that are read together on a CPU
+_PREFILL_TOKENS_CPU = 320  # source and prefix tokens that are read together on a CPU
 _PREFILL_TOKENS = 16_384  # the same on a GPU,
 _PREFILL_WINDOWS = 16, 128  # where the number of windows is a power of two between these
 _PREFILL_MULTIPLE = 32  # lengths of sources and prefixes are multiples of it
@@ -47,7 +47,7 @@ def workers_for(windows: int, most: int) -> int:
 def worker_batches(
     requests: Sequence[ScheduledRequest], batch_tokens: int, workers: int
 ) -> list[list[ScheduledRequest]]:
-    """Sorted batches of at most `batch_tokens`, each dealt out to the workers: all have as many windows, as long ones."""
+    """Sorted batches of at most `batch_tokens`, each dealt out to the workers: as many windows for all, and as long."""
     batches = sorted_batches(requests, batch_tokens)
     return [batch[i::workers] for batch in batches for i in range(min(workers, len(batch)))]
 

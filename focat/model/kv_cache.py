@@ -7,7 +7,8 @@ reorder hypotheses is to copy masks; keys and values are never copied for it (tr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -47,6 +48,24 @@ class AttentionInputs:
     layers: list[LayerKV]
 
 
+class KVMemory:
+    """Memory in which one batch after the other has its keys and values.
+
+    Memory that is freed and taken again is cleared by the system, page by page, which takes as long as to fill it.
+    """
+
+    def __init__(self) -> None:
+        self._tensors: dict[Hashable, Tensor] = {}
+
+    def empty(self, key: Hashable, like: Tensor, *shape: int) -> Tensor:
+        """A tensor of this shape, and of the type and device of another, in the memory of earlier ones with its key."""
+        count = math.prod(shape)
+        if key not in self._tensors or self._tensors[key].numel() < count:
+            self._tensors.pop(key, None)  # freed first
+            self._tensors[key] = like.new_empty(count)
+        return self._tensors[key][:count].view(shape)
+
+
 @dataclass
 class TreeKVCache:
     """Hypotheses in progress, `beam` for each window. A row is one of them, (window, hypothesis)."""
@@ -65,7 +84,7 @@ class TreeKVCache:
     length: int = 0  # columns in use, on the host
 
     @classmethod
-    def concatenate(cls, parts: Sequence[TreeKVCache], capacity: int) -> TreeKVCache:
+    def concatenate(cls, parts: Sequence[TreeKVCache], capacity: int, memory: KVMemory) -> TreeKVCache:
         """All windows of several caches with the same beam, in one cache of so many columns.
 
         Columns and source tokens that a part does not have are on no branch and in no segment.
@@ -73,14 +92,14 @@ class TreeKVCache:
         length = max(part.length for part in parts)
         first = parts[0].self_kv
         windows = [len(part.current) for part in parts]
-        self_kv = first.new_empty(*first.shape[:2], sum(windows), capacity, *first.shape[4:])
+        self_kv = memory.empty("self", first, *first.shape[:2], sum(windows), capacity, *first.shape[4:])
         for part, into in zip(parts, torch.split(self_kv, windows, 2), strict=True):
             into[:, :, :, : part.length] = part.self_kv[:, :, :, : part.length]
             into[:, :, :, part.length : length] = 0  # a mask does not stop a NaN
         sources = [part.source for part in parts]
         longest = max(source.tokens.shape[1] for source in sources)
-        of_source = parts[0].cross_kv
-        cross_kv = of_source.new_empty(*of_source.shape[:2], sum(windows), of_source.shape[3], longest, first.shape[-1])
+        layers, two, _, heads, _, width = parts[0].cross_kv.shape
+        cross_kv = memory.empty("cross", first, layers, two, sum(windows), heads, longest, width)
         for part, into in zip(parts, torch.split(cross_kv, windows, 2), strict=True):
             columns = part.cross_kv.shape[4]
             into[..., :columns, :] = part.cross_kv
@@ -186,8 +205,8 @@ class TreeKVCache:
     def keep_windows(self, windows: Tensor) -> None:
         """Keep these windows alone, each at most once; those whose index does not change are not copied."""
         moved = (windows != torch.arange(len(windows), device=windows.device)).nonzero()[:, 0]
-        for of_windows in (self.self_kv[:, :, :, : self.length], self.cross_kv):
-            of_windows[:, :, moved] = of_windows[:, :, windows[moved]]
+        for layer in (*self.self_kv[:, :, :, : self.length], *self.cross_kv):  # one at a time: in little memory
+            layer[:, moved] = layer[:, windows[moved]]
         self.self_kv, self.cross_kv = self.self_kv[:, :, : len(windows)], self.cross_kv[:, :, : len(windows)]
         self.ancestor_mask, self.lengths, self.num_separators = (of_rows[windows] for of_rows in self._of_rows)
         self._select_windows(windows)

@@ -250,7 +250,7 @@ class Transformer(nn.Module):
             current = encoded.source.current.clamp(max=self.windows.target[0])
         source_kv = [each for keys_values in self._source_kv(encoded) for each in keys_values]
         # (layers, 2, windows, heads, source length, head width)
-        cross_kv = torch.stack(source_kv).unflatten(0, (-1, 2))
+        cross_kv = torch.stack(source_kv).view(-1, 2, *source_kv[0].shape)
         _, two, windows, heads, _, head_width = cross_kv.shape
         layers, capacity = self._cached_layers, capacity or beam * CAPACITY_STEP
         zeros = current.new_zeros(windows, beam)

@@ -10,8 +10,18 @@ from torch.nn import functional as F
 
 from focat.config.schema import SearchSettings
 from focat.corpus.vocabulary import SEPARATOR
+from focat.decoding import linear
 from focat.decoding.engine import Engine
-from focat.decoding.linear import Bfloat16Linear, Int8Linear, PackedLinear, can_pack, has_bfloat16, rounded_rows
+from focat.decoding.linear import (
+    Bfloat16Linear,
+    Int8Linear,
+    PackedLinear,
+    VnniLinear,
+    can_pack,
+    has_bfloat16,
+    has_vnni,
+    rounded_rows,
+)
 from focat.decoding.requests import Request
 from focat.errors import FocatError
 from tests.decoding.slow_search import scored, small
@@ -90,7 +100,12 @@ def test_packed_layers_find_what_the_model_says(variant: dict[str, Any]) -> None
 
 
 needs_bfloat16 = pytest.mark.skipif(not has_bfloat16(), reason="this CPU has no bfloat16")
-SHORT = [pytest.param("int8", Int8Linear, 0.04), pytest.param("bfloat16", Bfloat16Linear, 0.01, marks=needs_bfloat16)]
+needs_vnni = pytest.mark.skipif(not has_vnni(), reason="this CPU has no VNNI")
+SHORT = [
+    pytest.param("int8", Int8Linear, 0.04),
+    pytest.param("int8", VnniLinear, 0.02, marks=needs_vnni),
+    pytest.param("bfloat16", Bfloat16Linear, 0.01, marks=needs_bfloat16),
+]
 """Setting, layer, and its largest relative error."""
 
 
@@ -110,8 +125,13 @@ def test_a_short_layer_is_nearly_exact_and_independent_of_its_batch(
 @pytest.mark.parametrize("variant", [{}, MARIAN])
 @pytest.mark.parametrize(("setting", "kind", "limit"), SHORT)
 def test_short_layers_find_nearly_what_floats_find(
-    setting: str, kind: type[Int8Linear | Bfloat16Linear], limit: float, variant: dict[str, Any]
+    setting: str,
+    kind: type[Int8Linear | Bfloat16Linear],
+    limit: float,
+    variant: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(linear, "has_vnni", lambda: kind is VnniLinear)
     model = small(words=20, scale=1.0, **variant).float()
     before = [parameter.clone() for parameter in model.parameters()]
     requests = [
@@ -126,6 +146,17 @@ def test_short_layers_find_nearly_what_floats_find(
     alone = Engine([model], SearchSettings(**{setting: True, "batch_tokens": 1}))(requests)
     assert tokens_of(alone) == tokens_of(found)
     assert all(map(torch.equal, before, model.parameters()))  # the model itself stays as it was
+
+
+@needs_vnni
+@pytest.mark.parametrize("rows", [1, 7, 64, 300])
+def test_bytes_are_multiplied_exactly(rows: int) -> None:
+    """The largest bytes there are: sums that eight- or sixteen-bit registers would not hold."""
+    generator = torch.Generator().manual_seed(0)
+    signs = [torch.randint(0, 2, shape, generator=generator) * 254 - 127 for shape in ((33, 512), (rows, 512))]
+    weight, x = (each.float() for each in signs)
+    weight[0], x[0] = 127, 127
+    assert torch.equal(VnniLinear(weight, None)(x), x @ weight.T)
 
 
 def test_refused_where_it_cannot_be() -> None:

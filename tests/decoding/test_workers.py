@@ -15,9 +15,10 @@ from focat.decoding import scheduler, workers
 from focat.decoding.engine import Engine
 from focat.decoding.model_runner import ModelRunner
 from focat.decoding.requests import Request, ScheduledRequest
-from focat.decoding.scheduler import worker_batches, workers_for
+from focat.decoding.scheduler import sorted_batches, worker_batches, workers_for
 from focat.decoding.workers import map_in_workers, max_workers
 from focat.errors import FocatError
+from focat.model.kv_cache import KVMemory
 from tests.decoding.slow_search import small
 from tests.decoding.test_engine import source, tokens_of
 
@@ -52,9 +53,9 @@ def test_batches_are_decoded_in_threads_of_their_own(monkeypatch: pytest.MonkeyP
     seen = []
     prefill = ModelRunner.prefill
 
-    def note(self: ModelRunner, requests: list[ScheduledRequest]) -> object:
+    def note(self: ModelRunner, requests: list[ScheduledRequest], memory: list[KVMemory]) -> object:
         seen.append((threading.get_ident(), torch.get_num_threads(), len(requests)))
-        return prefill(self, requests)
+        return prefill(self, requests, memory)
 
     monkeypatch.setattr(ModelRunner, "prefill", note)
     engine = Engine([small(words=30)], SearchSettings(beam=2))
@@ -123,15 +124,17 @@ def test_there_are_no_more_workers_than_threads(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("tokens", [12, 40, 100, 1000])
-def test_workers_have_as_many_batches_each(count: int, tokens: int) -> None:
+def test_workers_share_every_batch_evenly(count: int, tokens: int) -> None:
     runner = ModelRunner([small(words=30)], SearchSettings(beam=2))
     scheduled = [runner.schedule(i, request) for i, request in enumerate(REQUESTS)]
     batches = worker_batches(scheduled, tokens, count)
     assert sorted(each.id for batch in batches for each in batch) == list(range(len(REQUESTS)))
-    for batch in batches:
-        longest = max(len(each.request.source) for each in batch)
-        assert len(batch) == 1 or len(batch) * longest <= tokens // count
-    if tokens == 1000:  # all fit into one batch
-        assert len(batches) == count
-        sizes = [sum(len(each.request.source) for each in batch) for batch in batches]
-        assert max(sizes) <= 2 * min(sizes)
+    for whole in sorted_batches(scheduled, tokens):
+        dealt = min(count, len(whole))
+        shares, batches = batches[:dealt], batches[dealt:]
+        assert sorted(each.id for share in shares for each in share) == sorted(each.id for each in whole)
+        sizes = [len(share) for share in shares]
+        assert max(sizes) - min(sizes) <= 1
+        work = [sum(each.read_length for each in share) for share in shares]
+        assert max(work) - min(work) <= max(each.read_length for each in whole)
+    assert not batches

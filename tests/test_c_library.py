@@ -1,0 +1,107 @@
+"""Kernels in C are compiled once, kept, and done without where there is no compiler or no place for them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from focat import c_library
+from focat.c_library import load_library
+
+needs_compiler = pytest.mark.skipif(not any(map(shutil.which, c_library._COMPILERS)), reason="there is no C compiler")
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache folder; nothing is loaded yet."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(c_library, "_libraries", {})
+    return tmp_path / "cache" / "focat" / "kernels"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "answer.c"
+    path.write_text("int answer(int x) { return x + 42; }\n", encoding="utf-8")
+    return path
+
+
+@needs_compiler
+def test_compiled_once(cache: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = load_library(source)
+    assert library is not None
+    assert library.answer(1) == 43
+    [kept] = cache.iterdir()
+    assert kept.name.startswith("answer-")
+    monkeypatch.setattr(c_library, "_libraries", {})
+    monkeypatch.setattr(c_library, "_compile", lambda *_: pytest.fail("compiled again"))
+    assert isinstance(load_library(source), ctypes.CDLL)
+
+
+@needs_compiler
+def test_compiled_anew_for_another_source_or_processor(
+    cache: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_library(source)
+    source.write_text("int answer(int x) { return x + 43; }\n", encoding="utf-8")
+    c_library._libraries.clear()
+    library = load_library(source)
+    assert library is not None
+    assert library.answer(1) == 44
+    monkeypatch.setattr(c_library, "_processor", lambda: "another")
+    c_library._libraries.clear()
+    load_library(source)
+    assert len(list(cache.iterdir())) == 3
+
+
+def test_no_compiler(cache: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(cache))
+    assert load_library(source) is None
+    assert not cache.exists()
+
+
+@needs_compiler
+@pytest.mark.parametrize("kernel", sorted(Path(c_library.__file__).parent.rglob("*.c")), ids=lambda path: path.name)
+def test_every_kernel_compiles_without_a_warning(kernel: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests are skipped where a kernel cannot be compiled."""
+    monkeypatch.setattr(c_library, "_FLAGS", (*c_library._FLAGS, "-Wall", "-Wextra", "-Werror"))
+    assert load_library(kernel) is not None
+
+
+@needs_compiler
+def test_a_source_that_does_not_compile(cache: Path, source: Path) -> None:
+    source.write_text("int answer(", encoding="utf-8")
+    assert load_library(source) is None
+    assert list(cache.iterdir()) == []
+
+
+def test_no_place_for_it(cache: Path, source: Path) -> None:
+    cache.parent.parent.mkdir()
+    cache.parent.write_text("a file where the folder would be", encoding="utf-8")
+    assert load_library(source) is None
+
+
+def test_a_damaged_library_is_done_without(cache: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write_damaged(_: Path, library: Path) -> None:
+        library.parent.mkdir(parents=True)
+        library.write_bytes(b"\x7fELF damaged")
+
+    monkeypatch.setattr(c_library, "_compile", write_damaged)
+    assert load_library(source) is None
+    assert list(cache.iterdir())
+
+
+@needs_compiler
+def test_several_processes_at_the_same_time(cache: Path, source: Path) -> None:
+    program = "import pathlib, sys; from focat.c_library import load_library as load; "
+    program += "print(load(pathlib.Path(sys.argv[1])).answer(1))"
+    command = [sys.executable, "-c", program, str(source)]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ, text=True) for _ in range(3)]
+    assert [process.communicate()[0] for process in running] == ["43\n"] * 3
+    assert len(list(cache.iterdir())) == 1

@@ -17,6 +17,7 @@ from rich.text import Text
 from focat._version import __version__
 from focat.errors import FocatError
 from focat.evaluation import comet
+from focat.model import decode_attention
 from focat.progress import Progress
 from focat.reporting.table import Table, print_table, row
 
@@ -42,7 +43,7 @@ class Check:
 
 def run_checks(progress: Progress, quick: bool = False) -> list[Check]:
     """Check everything; `quick` leaves out what takes seconds."""
-    checks = [_system(), _python(), *_torch(), _disk(), *_extras()]
+    checks = [_system(), _python(), *_torch(), _c_compiler(), _disk(), *_extras()]
     if not quick:
         with progress.bar("compiling a small function"):
             checks.append(_compile())
@@ -87,6 +88,14 @@ def _torch() -> Iterator[Check]:
             f"none that torch can use; {torch.get_num_threads()} threads of the CPU",
             "a GPU needs a driver and a torch built for it: https://pytorch.org/get-started",
         )
+
+
+def _c_compiler() -> Check:
+    """Load the kernel of attention, compiled if it has not been before."""
+    if decode_attention.is_available():
+        return Check("C compiler", "ready", "works; compiles kernels for translation on the CPU")
+    remedy = "translation on the CPU works without, only slower; install gcc or clang"
+    return Check("C compiler", "optional", "none that works", remedy)
 
 
 def _compile() -> Check:

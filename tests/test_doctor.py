@@ -69,6 +69,14 @@ def test_compiler_that_fails_is_no_end(monkeypatch):
     assert "training.compile=never" in check.remedy
 
 
+@pytest.mark.parametrize("available", [True, False])
+def test_kernels_need_a_c_compiler(monkeypatch, available):
+    monkeypatch.setattr(doctor.decode_attention, "is_available", lambda: available)
+    check = doctor._c_compiler()
+    assert check.state == ("ready" if available else "optional")
+    assert ("gcc" in check.remedy) != available
+
+
 def test_install_that_fails_says_why(tmp_path, monkeypatch):
     monkeypatch.setenv(comet.VARIABLE, str(tmp_path / "file" / "env"))
     (tmp_path / "file").write_text("not a folder")

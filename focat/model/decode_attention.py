@@ -22,6 +22,11 @@ _Shape = ctypes.c_int64 * 5
 _Strides = ctypes.c_int64 * 12
 
 
+def is_available() -> bool:
+    """Whether the kernel can be compiled on this machine, or has been before."""
+    return load_library(_SOURCE) is not None
+
+
 def can_decode(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> bool:
     """Whether `decode_attention` computes this, and is the fastest way to do so."""
     return (
@@ -32,7 +37,7 @@ def can_decode(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> b
         and not torch.is_grad_enabled()
         and all(each.dtype == torch.float32 and each.stride(3) == 1 for each in (queries, keys, values))
         and torch.get_num_threads() <= _MAX_THREADS
-        and load_library(_SOURCE) is not None
+        and is_available()
     )
 
 

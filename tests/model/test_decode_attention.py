@@ -20,9 +20,7 @@ from focat.model.attention import attend
 from tests.decoding.slow_search import scored, small
 from tests.decoding.test_engine import source, tokens_of
 
-pytestmark = pytest.mark.skipif(
-    decode_attention.load_library(decode_attention._SOURCE) is None, reason="there is no C compiler"
-)
+pytestmark = pytest.mark.skipif(not decode_attention.is_available(), reason="there is no C compiler")
 
 
 def attend_slowly(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:

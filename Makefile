@@ -65,7 +65,7 @@ unexport PYTHONDONTWRITEBYTECODE
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
 	$(INSTALL) torch
-	$(RUN)/python -m compileall -q $(VENV)/lib/python*/site-packages/torch & $(INSTALL) -e '.[dev]' && wait
+	$(RUN)/python -m compileall -qq $(VENV)/lib/python*/site-packages/torch & $(INSTALL) -e '.[dev]' && wait
 	touch $@
 
 $(VENV)/.installed-%: $(VENV)/.installed

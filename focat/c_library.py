@@ -16,7 +16,8 @@ from pathlib import Path
 from threading import Lock
 
 _COMPILERS = "cc", "gcc", "clang"
-_FLAGS = "-O3", "-march=native", "-fPIC", "-shared"
+_NATIVE = "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else "-march=native"
+_FLAGS = "-O3", _NATIVE, "-fPIC", "-shared"
 _COMPILE_SECONDS = 60
 
 _libraries: dict[Path, ctypes.CDLL | None] = {}

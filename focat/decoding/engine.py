@@ -171,7 +171,10 @@ class SortedBatching:
 
     def _search(self, batch: list[ScheduledRequest], stopped: Event) -> list[Finished]:
         """Decode one batch to its end, or until it is stopped."""
-        memory = self._free_memory.pop() if self._free_memory else [KVMemory() for _ in self._runner.models]
+        try:
+            memory = self._free_memory.pop()
+        except IndexError:  # not asked before: other workers pop, too
+            memory = [KVMemory() for _ in self._runner.models]
         try:
             return self._search_in(memory, batch, stopped)
         finally:

@@ -35,14 +35,30 @@ def load_library(source: Path) -> ctypes.CDLL | None:
 
 def _load(source: Path) -> ctypes.CDLL | None:
     key = "\n".join((source.read_text(encoding="utf-8"), *_FLAGS, _processor()))
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "focat" / "kernels"
-    library = folder / f"{source.stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.so"
-    try:
-        if not library.exists():
-            _compile(source, library)
-        return ctypes.CDLL(str(library))
-    except (OSError, RuntimeError, subprocess.SubprocessError):  # RuntimeError: there is no home folder
-        return None
+    name = f"{source.stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.so"
+    for find in (_cached, _temporary):
+        try:
+            return find(source, name)
+        except (OSError, RuntimeError):  # RuntimeError: there is no home folder
+            pass
+        except subprocess.SubprocessError:
+            break
+    return None
+
+
+def _cached(source: Path, name: str) -> ctypes.CDLL:
+    """The library in the user's cache folder, compiled if it is not there."""
+    library = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "focat" / "kernels" / name
+    if not library.exists():
+        _compile(source, library)
+    return ctypes.CDLL(str(library))
+
+
+def _temporary(source: Path, name: str) -> ctypes.CDLL:
+    """The library for this process alone, where the cache folder cannot be used; it stays loaded without its file."""
+    with tempfile.TemporaryDirectory() as folder:
+        _compile(source, Path(folder) / name)
+        return ctypes.CDLL(str(Path(folder) / name))
 
 
 def _compile(source: Path, library: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -81,20 +82,32 @@ def test_a_source_that_does_not_compile(cache: Path, source: Path) -> None:
     assert list(cache.iterdir()) == []
 
 
-def test_no_place_for_it(cache: Path, source: Path) -> None:
+@needs_compiler
+def test_no_cache_folder(cache: Path, source: Path) -> None:
+    """As in a service without a home: compiled for this process alone, and nothing stays."""
     cache.parent.parent.mkdir()
     cache.parent.write_text("a file where the folder would be", encoding="utf-8")
-    assert load_library(source) is None
+    before = set(Path(tempfile.gettempdir()).iterdir())
+    library = load_library(source)
+    assert library is not None
+    assert library.answer(1) == 43
+    left = set(Path(tempfile.gettempdir()).iterdir()) - before
+    assert not [folder for folder in left if any(folder.rglob("answer-*"))]
 
 
-def test_a_damaged_library_is_done_without(cache: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def write_damaged(_: Path, library: Path) -> None:
-        library.parent.mkdir(parents=True)
-        library.write_bytes(b"\x7fELF damaged")
+@needs_compiler
+def test_a_damaged_library_is_not_used(cache: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_library = c_library._compile
 
-    monkeypatch.setattr(c_library, "_compile", write_damaged)
-    assert load_library(source) is None
-    assert list(cache.iterdir())
+    def damage(source: Path, library: Path) -> None:
+        compile_library(source, library)
+        if library.is_relative_to(cache):
+            library.write_bytes(b"\x7fELF damaged")
+
+    monkeypatch.setattr(c_library, "_compile", damage)
+    library = load_library(source)
+    assert library is not None
+    assert library.answer(1) == 43
 
 
 @needs_compiler

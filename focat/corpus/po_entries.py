@@ -13,7 +13,7 @@ from functools import cached_property
 from focat.corpus.text_files import Lines
 from focat.errors import FocatError
 
-KEYWORD = re.compile(r'\s*(msgctxt|msgid_plural|msgid|msgstr)\s*(?:\[\s*(\d+)\s*\])?\s*(".*")\s*$')
+KEYWORD = re.compile(r'\s*(msgctxt|msgid_plural|msgid|msgstr)\s*(?:\[\s*(\d{1,3})\s*\])?\s*(".*")\s*$')
 """A line with a keyword, the number of a plural form, and a string in quotes."""
 _STRING = re.compile(r'\s*"((?:[^"\\]|\\.)*)"\s*$')
 _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]+)|(.))")

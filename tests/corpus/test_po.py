@@ -141,6 +141,7 @@ def test_the_encoding_of_the_header(tmp_path: Path) -> None:
         ('msgid "a"\nmsgstr "A"\nmsgstr "B"\n', "line 3: a second msgstr of one entry"),
         ('msgid "a"\nmsgstr "A"\n\nmsgid "b"\n', "line 4: an entry needs msgid and msgstr"),
         (b'msgid "a"\nmsgstr "\xff"\n', "line 2: byte 0xFF at column 9 is not UTF-8"),
+        (f'msgid "a"\nmsgstr[{"1" * 5000}] "A"\n', "line 2: msgstr[111"),
         ("Hello\n", "line 1: Hello: is no line of a PO file"),
         ("", "not a single sentence pair; is this the right file?"),
         ('msgid "a"\nmsgstr ""\n', "not a single sentence pair (1 untranslated); is this the right file?"),

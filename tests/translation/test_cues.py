@@ -255,6 +255,7 @@ class TestAss:
         ("line", "problem"),
         [
             ("Dialogue: 0,0:00:01.00,0:00:02.00,x", "line 10: has 4 fields, but its Format has 10; correct it"),
+            (f"Dialogue: 0,{'1' * 5000}:00:01.00,0:00:02.00,,,,,,,Hi", "line 10: 1111"),
             ("Dialogue: 0,x,0:00:02.00,,,,,,,Hi", "line 10: x: is no time like `0:00:01.00`; correct it"),
             ("Format: Layer, Text, Start, End", "line 10: should name Start, End and, as the last field, Text"),
         ],

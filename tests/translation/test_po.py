@@ -171,6 +171,15 @@ class TestPlurals:
         (entry,) = polib.pofile(translated(po(tmp_path, self.ENTRY), title))
         assert entry.msgstr_plural == {0: "%d File", 1: "%d Files", 2: "%d Files"}
 
+    @pytest.mark.parametrize("count", ["1" * 5000, "0", "x"])
+    def test_a_header_that_says_no_number(self, tmp_path: Path, count: str) -> None:
+        """As if it said nothing: the forms that the file has."""
+        header = HEADER.replace("nplurals=3", f"nplurals={count}")
+        path = tmp_path / "a.po"
+        path.write_text(header + self.ENTRY, encoding="utf-8")
+        (entry,) = polib.pofile(translated(path, title))
+        assert entry.msgstr_plural == {0: "%d File", 1: "%d Files"}
+
     def test_as_many_as_the_header_says(self, tmp_path: Path) -> None:
         header = HEADER.replace("nplurals=3; plural=n==1 ? 0 : n%10>=2 && n%10<=4 ? 1 : 2;", "nplurals=1; plural=0;")
         (entry,) = polib.pofile(translated(po(tmp_path, self.ENTRY, header), title))

@@ -23,7 +23,7 @@ from focat.translation.result import Translation
 from focat.translation.sentence import InputSentence
 
 _UNESCAPES = {"\\": "\\\\", '"': '\\"'} | {character: "\\" + name for name, character in ESCAPES.items()}
-_PLURALS = re.compile(r"Plural-Forms:\s*nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;\n]+)")
+_PLURALS = re.compile(r"Plural-Forms:\s*nplurals\s*=\s*(\d{1,3})\s*;\s*plural\s*=\s*([^;\n]+)")
 _CHARSET = re.compile(r"(charset=)([^\s\\;\"]+)")
 _WIDTH = 79  # of a line that gettext writes
 _MAX_FORMS = 6  # no language has more

@@ -19,7 +19,7 @@ from focat.translation.inline import Tag
 _FORMAT = ("layer", "start", "end", "style", "name", "marginl", "marginr", "marginv", "effect", "text")
 _DIALOGUE = re.compile(r"(\ufeff?\s*Dialogue\s*:\s*)(.*)", re.IGNORECASE | re.DOTALL)
 _FORMAT_LINE = re.compile(r"\s*Format\s*:(.*)", re.IGNORECASE)
-_TIME = re.compile(r"\s*(-?)(\d+):(\d{1,2}):(\d{1,2}(?:[.:,]\d+)?)\s*$")
+_TIME = re.compile(r"\s*(-?)(\d{1,9}):(\d{1,2}):(\d{1,2}(?:[.:,]\d+)?)\s*$")
 _DRAWING = re.compile(r"\{[^{}]*\\p[1-9][^{}]*\}")
 _KARAOKE = re.compile(r"\{\\[kK][fo]?\d+\}")
 _SWITCH = re.compile(r"\{\\([ibus])([01]?)\}")  # italics and the like, on or off

@@ -16,7 +16,6 @@ from focat.decoding.cuda_graphs import CapturedGraphs
 from focat.decoding.requests import Request
 from focat.hardware import to_device_async
 from focat.model import TreeKVCache
-from focat.model.kv_cache import KVMemory
 from focat.windows.builder import pad_rows
 from focat.windows.segments import segments_of
 
@@ -199,13 +198,17 @@ class BufferPool:
 
 def share_kv_memory(allocate: Callable[[BucketShape], DecodeBuffers]) -> Callable[[BucketShape], DecodeBuffers]:
     """Let all allocated buffers have their keys and values in the same memory: for those used one at a time."""
-    memory = KVMemory()
+    storage: dict[tuple[int, str], Tensor] = {}
 
     def allocate_shared(shape: BucketShape) -> DecodeBuffers:
         buffers = allocate(shape)
         for i, cache in enumerate(buffers.caches):
-            cache.self_kv = memory.empty((i, "self"), cache.self_kv, *cache.self_kv.shape)
-            cache.cross_kv = memory.empty((i, "cross"), cache.cross_kv, *cache.cross_kv.shape)
+            for name in ("self_kv", "cross_kv"):
+                own = getattr(cache, name)
+                memory = storage.get((i, name))
+                if memory is None or memory.numel() < own.numel():
+                    memory = storage[i, name] = own.flatten()
+                setattr(cache, name, memory[: own.numel()].view_as(own))
         return buffers
 
     return allocate_shared

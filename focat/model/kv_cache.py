@@ -8,7 +8,7 @@ reorder hypotheses is to copy masks; keys and values are never copied for it (tr
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -55,9 +55,9 @@ class KVMemory:
     """
 
     def __init__(self) -> None:
-        self._tensors: dict[Hashable, Tensor] = {}
+        self._tensors: dict[str, Tensor] = {}
 
-    def empty(self, key: Hashable, like: Tensor, *shape: int) -> Tensor:
+    def empty(self, key: str, like: Tensor, *shape: int) -> Tensor:
         """A tensor of this shape, and of the type and device of another, in the memory of earlier ones with its key."""
         count = math.prod(shape)
         if key not in self._tensors or self._tensors[key].numel() < count:
@@ -153,12 +153,12 @@ class TreeKVCache:
             return self._append_tree(tokens, branches)
         windows, beam, _ = self.ancestor_mask.shape
         new = tokens.shape[1]
-        written = None
+        write_columns = self.write_pos + torch.arange(beam * new, device=tokens.device)  # (beam · new,)
+        kv_columns: Tensor | slice = write_columns
         if columns is None:
             columns = self.length + beam * new
             self._grow(columns)
-            written = slice(self.length, columns)
-        write_columns = self.write_pos + torch.arange(beam * new, device=tokens.device)  # (beam · new,)
+            kv_columns = slice(self.length, columns)  # faster than columns by their indices
         real = tokens != PAD
         same_beam = torch.eye(beam, dtype=torch.bool, device=tokens.device)
         opened = (tokens == SEPARATOR).cumsum(-1) + self.num_separators.view(-1, 1)  # (rows, new)
@@ -172,7 +172,7 @@ class TreeKVCache:
         self.num_separators.copy_(opened[:, -1].view_as(self.num_separators))
         self.write_pos += beam * new
         self.length += beam * new
-        layers = [LayerKV(keys, values, written or write_columns, columns) for keys, values in self.self_kv]
+        layers = [LayerKV(keys, values, kv_columns, columns) for keys, values in self.self_kv]
         return AttentionInputs(mask[:, None], self.opened_segments[:, :columns], opened.reshape(windows, -1), layers)
 
     def _append_tree(self, tokens: Tensor, branches: Tensor) -> AttentionInputs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -138,3 +139,25 @@ def test_workers_share_every_batch_evenly(count: int, tokens: int) -> None:
         work = [sum(each.read_length for each in share) for share in shares]
         assert max(work) - min(work) <= max(each.read_length for each in whole)
     assert not batches
+
+
+@pytest.mark.usefixtures("four_threads")
+@pytest.mark.parametrize("settings", [{"beam": 3}, {"beam": 3, "int8": True}])
+def test_what_earlier_batches_left_in_memory_does_not_matter(
+    settings: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine([small(words=30, scale=2.0).float()], SearchSettings(**settings))  # type: ignore[arg-type]
+    wanted = engine(REQUESTS)
+    empty = KVMemory.empty
+    monkeypatch.setattr(KVMemory, "empty", lambda *inputs: empty(*inputs).fill_(math.nan))
+    assert engine(REQUESTS) == wanted
+
+
+def test_memory_is_used_again() -> None:
+    memory, like = KVMemory(), torch.zeros(1)
+    first = memory.empty("self", like, 4, 5)
+    assert memory.empty("cross", like, 4, 5).data_ptr() != first.data_ptr()
+    assert memory.empty("self", like, 2, 3, 3).data_ptr() == first.data_ptr()
+    larger = memory.empty("self", like, 7, 3)
+    assert larger.shape == (7, 3)
+    assert memory.empty("self", like, 21).data_ptr() == larger.data_ptr()

@@ -147,6 +147,7 @@ def test_what_earlier_batches_left_in_memory_does_not_matter(
     settings: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = Engine([small(words=30, scale=2.0).float()], SearchSettings(**settings))  # type: ignore[arg-type]
+    monkeypatch.setattr(scheduler, "_PREFILL_TOKENS_CPU", 12)  # parts of different lengths
     wanted = engine(REQUESTS)
     empty = KVMemory.empty
     monkeypatch.setattr(KVMemory, "empty", lambda *inputs: empty(*inputs).fill_(math.nan))

@@ -25,6 +25,13 @@ TIMING = "00:00:01,000 --> 00:00:02,000"
         "00:00:10,000 -->",
         "00:00:10<000 --> 00:00:12,000",
         "O0:00:10,000 --> 00:00:12,000",
+        "O0:00:10,000 -> 00:00:12,000",
+        "00:00:1O,000 - 00:00:12,000",
+        "00:00:10,000 → 00:00:12,000",
+        "00:00:10,000⟶00:00:12,000",
+        "00:00:10,000 --&gt; 00:00:12,000",
+        "00:00:10,000 » 00:00:12,000",
+        "00:00:10,000 →",
         "--> 00:00:12,000",
         "I --> you",
     ],
@@ -38,7 +45,13 @@ def test_a_line_with_an_arrow_that_is_no_timing_is_refused(broken: str, tmp_path
         translated(vtt, "vtt", same, tmp_path)
 
 
-@pytest.mark.parametrize("text", ["a -> b", "x => y", "At 10:30 - or 11:45?", "10:30 - 11:45", "2 > 1", "1984"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("a -> b", "x => y", "At 10:30 - or 11:45?", "10:30 - 11:45", "2 > 1", "1984"),
+        *("10:30 → office", "→ 00:00:10,000", "A → B", "»00:10:12«", "O:O:O", "12:30:15"),
+    ],
+)
 def test_dialogue_is_no_timing(text: str, tmp_path: Path) -> None:
     assert sentences(f"1\n{TIMING}\n{text}\n", "srt", tmp_path) == [[text]]
 

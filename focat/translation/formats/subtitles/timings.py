@@ -12,9 +12,12 @@ _TIME = r"-?(?:\d+:)?\d+:\d{1,3}(?:[.,]\d{1,3})?"
 _TIMING = re.compile(rf"\ufeff?\s*({_TIME})\s*-->\s*({_TIME})(?:\s.*)?$")
 # a mistyped timing: a time and some other arrow, or two times and nothing else; of bounded length, or a line of digits
 # would take time that grows with the cube of its length
+_ARROWS = r"\u2190-\u21ff\u2794-\u27bf\u27f0-\u27ff"  # blocks of Unicode
+_HOURS_TO_SECONDS = r"[\dOo]{1,9}\s{0,9}:\s{0,9}[\dOo]{1,9}\s{0,9}:\s{0,9}[\dOo]{1,9}[\s.,;<\dOo]{0,19}"  # O: for 0
 _NEARLY_TIMING = re.compile(
     r"\s*\d[\d\s]*[:.,][\d\s:.,;<]*(?:[-‐‑–—−=]\s*)+>"
-    r"|\s*(?:\d{1,9}\s{0,9}:\s{0,9}\d{1,9}\s{0,9}:\s{0,9}\d{1,9}[\s.,;<\d]{0,19}[-‐‑–—−=>]{0,9}\s{0,9}){2}$"
+    rf"|\s*{_HOURS_TO_SECONDS}[-‐‑–—−=\s]{{0,9}}(?:>|&gt;|[›»{_ARROWS}])"
+    rf"|\s*(?:{_HOURS_TO_SECONDS}[-‐‑–—−=>]{{0,9}}\s{{0,9}}){{2}}$"
 )
 
 

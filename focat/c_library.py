@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import os
 import platform
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 from threading import Lock
+
+from focat.files import cache_folder
 
 _COMPILERS = "cc", "gcc", "clang"
 _NATIVE = "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else "-march=native"
@@ -48,7 +49,7 @@ def _load(source: Path) -> ctypes.CDLL | None:
 
 def _cached(source: Path, name: str) -> ctypes.CDLL:
     """The library in the user's cache folder, compiled if it is not there."""
-    library = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "focat" / "kernels" / name
+    library = cache_folder("kernels") / name
     if not library.exists():
         _compile(source, library)
     return ctypes.CDLL(str(library))

@@ -1,6 +1,6 @@
 """Files that appear complete or not at all: written beside their path, synced to disk, then renamed to it.
 
-Also locks of folders, digests, and checks of paths that a user names.
+Also locks of folders, digests, checks of paths that a user names, and the cache folder.
 """
 
 from __future__ import annotations
@@ -27,6 +27,15 @@ except ImportError:
 # Ends the names of files and folders that are still being written. What an interrupted command left under such a name
 # in a folder of focat's own is replaced or deleted by the next one; elsewhere it is refused, since it may be a user's.
 PARTIAL_SUFFIX = ".focat-unfinished"
+
+
+def cache_folder(name: str) -> Path:
+    """Where focat keeps what it can make again, in the user's cache folder.
+
+    Raises:
+        RuntimeError: the user has no home folder.
+    """
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "focat" / name
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:

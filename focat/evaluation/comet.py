@@ -19,6 +19,7 @@ import numpy as np
 
 from focat.errors import FocatError
 from focat.evaluation.metrics import Documents, MetricScore, metric_score
+from focat.files import cache_folder
 from focat.progress import Progress
 
 DEFAULT_MODEL = "Unbabel/wmt22-comet-da"
@@ -33,7 +34,7 @@ def environment() -> Path:
     """Return the folder of COMET's own environment."""
     if chosen := os.environ.get(VARIABLE):
         return Path(chosen).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "focat" / "comet"
+    return cache_folder("comet")
 
 
 def check() -> dict[str, str]:

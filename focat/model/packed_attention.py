@@ -20,8 +20,7 @@ from focat.windows.batch import BLOCK
 
 _GROUP = 4  # heads of a program
 _FORWARD = {"num_warps": 4, "num_stages": 2}
-_BACKWARD = {"num_warps": 4, "num_stages": 3}
-_WIDE_BACKWARD = {"num_warps": 4, "num_stages": 2}  # above 128 bytes three stages exceed the shared memory of most GPUs
+_BACKWARD_WARPS = 4
 _MAX_HEAD_BYTES = 256  # of a token: a width of 128 in bfloat16
 _LOG2_E = math.log2(math.e)
 
@@ -110,9 +109,13 @@ def _forward(queries: Tensor, keys: Tensor, values: Tensor, mask: PackedMask) ->
 
 def _backward(
     gradient: Tensor, queries: Tensor, keys: Tensor, values: Tensor, output: Tensor, log_sums: Tensor,
-    mask: PackedMask, query_gradient: Tensor, key_gradient: Tensor, value_gradient: Tensor,
-) -> None:  # fmt: skip
-    """Write the gradients of queries, keys and values into the last three."""
+    mask: PackedMask, query_gradient: Tensor, key_gradient: Tensor, value_gradient: Tensor, sums: bool = False,
+) -> tuple[Tensor, Tensor] | None:  # fmt: skip
+    """Write the gradients of queries, keys and values into the last three.
+
+    With `sums`, return their sums over all tokens, in float32: of queries, (heads, head width), and of keys and
+    values, (2, heads, head width).
+    """
     tokens, heads, width = queries.shape
     scale = _LOG2_E / math.sqrt(width)
     if not _has_kernels(queries):
@@ -125,23 +128,38 @@ def _backward(
             query_gradient[here] = torch.einsum("hqk,khd->qhd", change, keys[there])
             key_gradient[there] = torch.einsum("hqk,qhd->khd", change, queries[here])
             value_gradient[there] = torch.einsum("hqk,qhd->khd", weights, gradient[here])
-        return
+        if not sums:
+            return None
+        own, *others = (each.sum(0, dtype=torch.float32) for each in (query_gradient, key_gradient, value_gradient))
+        return own, torch.stack(others)
     from focat.model import attention_kernels
 
     inner = torch.empty_like(log_sums)  # (heads, queries): products of output and its gradient
+    blocks = [len(mask.query_blocks), len(mask.key_blocks)]
+    query_sums = log_sums.new_empty(sum(blocks) if sums else 0, heads, width)
+    key_value_sums = log_sums.new_empty(blocks[1] if sums else 0, 2, heads, width)
     group = _heads_of_a_program(heads)
     options = {"CAUSAL": mask.causal, "LOCAL": mask.local_heads > 0, "WIDTH": width, "BLOCK": BLOCK, "GROUP": group}
-    options |= _BACKWARD if width * queries.itemsize <= 128 else _WIDE_BACKWARD
-    attention_kernels.query_gradients[len(mask.query_blocks), heads // group](
-        queries, keys, values, output, gradient, log_sums, inner, query_gradient, mask.query_blocks, *mask[4:6],
-        mask.local_heads, scale, tokens, heads, queries.stride(0), keys.stride(0), values.stride(0),
-        query_gradient.stride(0), **options,
+    options |= {"SUMS": sums, "num_warps": _BACKWARD_WARPS, "num_stages": _backward_stages(queries)}
+    strides = queries.stride(0), keys.stride(0), values.stride(0), query_gradient.stride(0)
+    sizes = mask.local_heads, scale, tokens, heads
+    attention_kernels.query_gradients[blocks[0], heads // group](
+        queries, keys, values, output, gradient, log_sums, inner, query_gradient, query_sums[blocks[1] :],
+        mask.query_blocks, *mask[4:6], *sizes, *strides, **options,
     )  # fmt: skip
-    attention_kernels.key_value_gradients[len(mask.key_blocks), heads // group](
-        queries, keys, values, gradient, log_sums, inner, key_gradient, value_gradient, mask.key_blocks, *mask[4:6],
-        mask.local_heads, scale, tokens, heads, queries.stride(0), keys.stride(0), values.stride(0),
-        key_gradient.stride(0), value_gradient.stride(0), **options,
+    attention_kernels.key_value_gradients[blocks[1], heads // group](
+        queries, keys, values, output, gradient, log_sums, inner, query_gradient, key_gradient, value_gradient,
+        query_sums, key_value_sums, mask.key_blocks, *mask[4:6], *sizes, *strides, key_gradient.stride(0),
+        value_gradient.stride(0), **options,
     )  # fmt: skip
+    return (query_sums.sum(0), key_value_sums.sum(0)) if sums else None
+
+
+def _backward_stages(queries: Tensor) -> int:
+    """As many as fit into the shared memory of most GPUs."""
+    if queries.shape[-1] * queries.itemsize <= 128:
+        return 3
+    return 2 if queries.itemsize == 2 else 1
 
 
 def _heads_of_a_program(heads: int) -> int:

@@ -83,11 +83,19 @@ def test_layers(rate: float, launched: list[str]) -> None:
     assert launched == ["sum_and_norm", "sum_and_norm_backward"] * 2
 
 
-@pytest.mark.parametrize(("vocabulary", "precision"), [(37, torch.float32), (32_000, torch.bfloat16)])
-def test_loss(vocabulary: int, precision: torch.dtype, launched: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("vocabulary", "precision", "kernel"),
+    [
+        (37, torch.float32, "_whole_row"),
+        (32_000, torch.bfloat16, "_whole_row"),
+        (65_536, torch.float32, "_whole_row"),
+        (65_537, torch.bfloat16, "_row_in_blocks"),
+    ],
+)
+def test_loss(vocabulary: int, precision: torch.dtype, kernel: str, launched: list[str]) -> None:
     logits, labels = torch.randn(3, vocabulary, dtype=precision), torch.tensor([7, 8, 9])
     fastest_kernel(logits.device, compiled=False)(logits, labels, torch.ones(3), 0.1)
-    assert launched == ["_one_row"]
+    assert launched == [kernel]
 
 
 @pytest.mark.parametrize("width", [300, 2048])

@@ -63,7 +63,6 @@ class Series:
 def main() -> None:
     options = _options().parse_args()
     torch.set_num_threads(1)
-    torch.optim.AdamW([torch.zeros(1)])  # the first optimizer imports half of PyTorch
     print(hardware(), flush=True)
     for name in options.series:
         if name == "processes":

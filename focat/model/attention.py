@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from focat.model import projected_attention
 from focat.model.decode_attention import can_decode, decode_attention
 from focat.model.packed_attention import PackedMask, packed_attention
 from focat.model.positions import RotaryAngles, apply_rope
@@ -107,7 +108,7 @@ class SelfAttention(nn.Module):
     def forward(
         self,
         x: Tensor,
-        mask: Tensor | PackedMask | None,
+        mask: Tensor | None,
         rope: RotaryAngles | None,
         cache: LayerKV | None = None,
         weights_out: WeightsOut | None = None,
@@ -117,7 +118,7 @@ class SelfAttention(nn.Module):
 
         Args:
             x: (windows, length, width).
-            mask: True where a query sees a key; None for causal attention. Or the mask of packed windows.
+            mask: True where a query sees a key; None for causal attention.
             rope: angles by which queries and keys are rotated.
             cache: keys and values of earlier tokens; those of x are added to it.
             weights_out: if given, the attention weights are appended to it.
@@ -130,12 +131,6 @@ class SelfAttention(nn.Module):
         queries, keys, values = split_heads(qkv, self.heads, 3)
         if rope is not None:
             queries, keys = apply_rope(queries, rope), apply_rope(keys, rope)
-        if isinstance(mask, PackedMask):
-            if rope is not None:
-                parts = [each.transpose(1, 2) for each in (queries, keys, values)]  # (1, tokens, heads, head width)
-                qkv = torch.stack(parts, 2)  # (1, tokens, 3, heads, head width)
-            packed: Tensor = self.out_proj(packed_attention(_packed_heads(qkv, self.heads, 3), mask).flatten(1)[None])
-            return packed
         if cache is not None:
             keys, values = cache.append(keys, values)
         if last_only:
@@ -143,6 +138,20 @@ class SelfAttention(nn.Module):
         dropout = self.dropout if self.training else 0.0
         attended = attend(queries, keys, values, mask, causal=mask is None, dropout=dropout, weights_out=weights_out)
         return join_heads(attended, self.out_proj)
+
+    def packed(self, x: Tensor, mask: PackedMask, rope: RotaryAngles | None) -> Tensor:
+        """Attend inside packed windows x, (1, length, width), without the bias of the output, for its caller to add."""
+        if rope is None and projected_attention.has_projected_attention(x, self.qkv_proj, self.heads):
+            attended = projected_attention.self_attention(x[0], self.qkv_proj, self.heads, mask)
+        else:
+            qkv = self.qkv_proj(x)
+            if rope is not None:
+                queries, keys, values = split_heads(qkv, self.heads, 3)
+                queries, keys = apply_rope(queries, rope), apply_rope(keys, rope)
+                parts = [each.transpose(1, 2) for each in (queries, keys, values)]  # (1, tokens, heads, head width)
+                qkv = torch.stack(parts, 2)  # (1, tokens, 3, heads, head width)
+            attended = packed_attention(_packed_heads(qkv, self.heads, 3), mask).flatten(1)
+        return F.linear(attended[None], self.out_proj.weight)
 
 
 class CrossAttention(nn.Module):
@@ -164,10 +173,15 @@ class CrossAttention(nn.Module):
         return keys, values
 
     def packed(self, x: Tensor, encoded: Tensor, mask: PackedMask) -> Tensor:
-        """Attend from packed windows x, (1, length, width), to the encoded sources; the output has the shape of x."""
-        queries, kv = _packed_heads(self.q_proj(x), self.heads, 1), _packed_heads(self.kv_proj(encoded), self.heads, 2)
-        output: Tensor = self.out_proj(packed_attention(queries, mask, kv).flatten(1)[None])
-        return output
+        """Attend from packed windows x, (1, length, width), to the encoded sources, without the bias of the output."""
+        if projected_attention.has_projected_attention(x, self.q_proj, self.heads):
+            attended = projected_attention.cross_attention(
+                x[0], self.q_proj, encoded[0], self.kv_proj, self.heads, mask
+            )
+        else:
+            queries = _packed_heads(self.q_proj(x), self.heads, 1)
+            attended = packed_attention(queries, mask, _packed_heads(self.kv_proj(encoded), self.heads, 2)).flatten(1)
+        return F.linear(attended[None], self.out_proj.weight)
 
     def forward(
         self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor, weights_out: WeightsOut | None = None

@@ -1,8 +1,8 @@
 """The Triton kernels of `packed_attention`: forward pass, gradients of queries, gradients of keys and values.
 
 The grid is (blocks, groups of heads). A program takes one block of a window and visits the blocks of the other side.
-Most windows are a single block on both sides: then the program of the keys computes all gradients, so that queries, keys
-and values are read once. With SUMS, the gradients of each block are also summed over its tokens: their total is
+Most windows are a single block on both sides: then the program of the keys computes all gradients, so that queries,
+keys and values are read once. With SUMS, the gradients of each block are also summed over its tokens: their total is
 the gradient of the bias of the projection that made queries, keys and values.
 """
 

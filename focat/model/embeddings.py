@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from focat.config.schema import ModelSettings, WindowSettings
 from focat.corpus.vocabulary import SPECIALS, START
 from focat.errors import FocatError
+from focat.model.fused_layers import has_fused_layers
 from focat.model.positions import RotaryAngles, rope_angles, sinusoids
 from focat.windows.batch import Sequences
 
@@ -109,6 +110,13 @@ def sum_embeddings(
     added = segment_embedding(segments, current).to(x.dtype)  # (windows, length, width)
     every_layer = settings.segment_embeddings_at == "every-layer"
     return Embedded(dropout(x + added), added if every_layer else None, rope)
+
+
+def can_fuse_embeddings(settings: ModelSettings, table: nn.Embedding) -> bool:
+    """Whether `fused_layers.embed` computes `sum_embeddings` in training, in the precision at hand."""
+    plain = settings.positions == "sinusoidal" and settings.segment_embeddings == "none"
+    like = table.weight.new_empty(0, settings.d_model, dtype=_working_precision(table.weight))
+    return plain and settings.start_embedding == "learned" and has_fused_layers(like)
 
 
 def hide_words(sequences: Sequences, rate: float, everywhere: bool) -> Sequences:

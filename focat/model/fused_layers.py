@@ -1,8 +1,9 @@
 """What surrounds the matrix products of a layer in training, in few passes over memory, for GPUs.
 
-`add_dropout_norm`: dropout, the residual sum and layer normalisation. `linear_relu`: the first half of a feed-forward
-block. Backward passes also add up the gradients of weights and biases while a row is at hand. `Residual` and
-`FeedForward` have the same in plain torch, for all other devices.
+`add_dropout_norm`: bias, dropout, the residual sum and layer normalisation. `linear_relu`: the first half of a
+feed-forward block. `embed`: embeddings of tokens and positions, and dropout. Backward passes also add up the gradients
+of weights and biases while a row is at hand. `Residual`, `FeedForward` and `sum_embeddings` have the same in plain
+torch, for all other devices.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from focat.corpus.vocabulary import PAD
 from focat.hardware import runs_kernels
 
 _ROWS = 4  # that a program holds at a time
@@ -24,149 +26,181 @@ _ROUNDS = 7  # of Philox; the fewest that pass all tests of randomness (Salmon e
 
 def has_fused_layers(x: Tensor) -> bool:
     """Whether the kernels can compute with tensors such as x, (…, width)."""
-    width = x.shape[-1]
-    return runs_kernels(x.device) and x.dtype == torch.bfloat16 and width >= 4 and width & (width - 1) == 0
+    return runs_kernels(x.device) and x.dtype == torch.bfloat16 and x.shape[-1] % 4 == 0
 
 
 def add_dropout_norm(
-    x: Tensor, output: Tensor, rate: float, norm: nn.LayerNorm | None = None
-) -> tuple[Tensor, Tensor | None]:
-    """x + dropout(output), and its layer normalisation if asked for; both in the shape and type of x."""
-    weight, bias, epsilon = (None, None, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)
-    total, normalised, *_ = _add_dropout_norm(x.contiguous(), output.contiguous(), weight, bias, rate, epsilon)
-    return total, None if norm is None else normalised
+    x: Tensor, output: Tensor, bias: Tensor | None, rate: float, norm: nn.LayerNorm | None = None, post: bool = False
+) -> tuple[Tensor, Tensor]:
+    """The residual sum x + dropout(output + bias), and its layer normalisation, both in the shape and type of x.
+
+    Returns:
+        What the next residual connection adds to, and what the next block reads: the sum and its normalisation.
+        Without a norm, both are the sum; with `post`, both are the normalisation. They share their memory then, but
+        their gradients come in apart, so that the kernel adds them up.
+    """
+    weight, norm_bias, epsilon = (None, None, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)
+    found: tuple[Tensor, Tensor] = _AddDropoutNorm.apply(  # type: ignore[no-untyped-call]
+        x.contiguous(), output.contiguous(), bias, weight, norm_bias, rate, epsilon, post
+    )
+    return found
 
 
 def linear_relu(x: Tensor, layer: nn.Linear) -> Tensor:
     """relu(layer(x)), (…, width of the layer)."""
-    hidden: Tensor = _linear_relu(x.reshape(-1, x.shape[-1]), layer.weight, layer.bias)
+    hidden: Tensor = _LinearRelu.apply(x.reshape(-1, x.shape[-1]), layer.weight, layer.bias)  # type: ignore[no-untyped-call]
     return hidden.view(*x.shape[:-1], -1)
 
 
-@torch.library.custom_op("focat::add_dropout_norm", mutates_args=())
-def _add_dropout_norm(
-    x: Tensor, output: Tensor, weight: Tensor | None, bias: Tensor | None, rate: float, epsilon: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    from focat.model import layer_kernels  # imports Triton, some 80 MB
+def embed(tokens: Tensor, positions: Tensor, table: Tensor, position_table: Tensor, rate: float) -> Tensor:
+    """dropout(table[tokens] · √width + position_table[positions]) in bfloat16; PAD has no gradient.
 
-    rows, width = x.numel() // x.shape[-1], x.shape[-1]
-    outputs = _empty_outputs(x, weight is not None, rate > 0)
-    seed = torch.randint(1 << 31, (1,), device=x.device) if rate > 0 else x  # no seed is read without dropout
-    layer_kernels.sum_and_norm[(-(-rows // _ROWS),)](
-        x, output, weight, bias, *outputs, seed, rows, 1 / (1 - rate),
-        int(rate * (1 << 32)), epsilon,
-        QUARTER=width // 4, ROWS=_ROWS, ROUNDS=_ROUNDS, DROPOUT=rate > 0, NORM=weight is not None, num_warps=_WARPS,
-    )  # fmt: skip
-    return outputs
+    Args:
+        tokens, positions: integers, of the same shape.
+        table: (vocabulary, width) in float32.
+        position_table: (positions, width) in float32.
+        rate: of dropout.
 
-
-def _empty_outputs(x: Tensor, norm: bool, dropout: bool) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Sum, normalised sum, which entries were kept, mean and inverse deviation of each row; empty where not needed."""
-    rows = x.numel() // x.shape[-1] if norm else 0
-    return (
-        torch.empty_like(x),
-        torch.empty_like(x) if norm else x.new_empty(0),
-        x.new_empty(x.shape if dropout else 0, dtype=torch.bool),
-        x.new_empty(rows, dtype=torch.float32),
-        x.new_empty(rows, dtype=torch.float32),
-    )
+    Returns:
+        (…, width).
+    """
+    found: Tensor = _Embed.apply(tokens.contiguous(), positions.contiguous(), table, position_table, rate)  # type: ignore[no-untyped-call]
+    return found
 
 
-@_add_dropout_norm.register_fake
-def _(
-    x: Tensor, output: Tensor, weight: Tensor | None, bias: Tensor | None, rate: float, epsilon: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    return _empty_outputs(x, weight is not None, rate > 0)
+class _AddDropoutNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        output: Tensor,
+        bias: Tensor | None,
+        weight: Tensor | None,
+        norm_bias: Tensor | None,
+        rate: float,
+        epsilon: float,
+        post: bool,
+    ) -> tuple[Tensor, Tensor]:
+        from focat.model import layer_kernels  # imports Triton, some 80 MB
+
+        norm, dropout, width = weight is not None, rate > 0, x.shape[-1]
+        rows = x.numel() // width
+        total = torch.empty_like(x)
+        normalised = torch.empty_like(x) if norm else total
+        kept = x.new_empty(x.shape if dropout else 0, dtype=torch.bool)
+        mean, inverse_deviation = x.new_empty(2, rows if norm else 0, dtype=torch.float32)
+        layer_kernels.sum_and_norm[(-(-rows // _ROWS),)](
+            x, output, bias, weight, norm_bias, total, normalised, kept, mean, inverse_deviation, _seed(x, rate), rows,
+            *_dropout(rate), epsilon,
+            **_widths(width), ROWS=_ROWS, ROUNDS=_ROUNDS, DROPOUT=dropout, NORM=norm, BIAS=bias is not None,
+            num_warps=_WARPS,
+        )  # fmt: skip
+        ctx.save_for_backward(total, kept, mean, inverse_deviation, weight)
+        ctx.rate, ctx.post, ctx.bias_type = rate, post and norm, None if bias is None else bias.dtype
+        ctx.set_materialize_grads(False)
+        first = normalised if ctx.post else total
+        return first, normalised if first is not normalised else first.view_as(first)
+
+    @staticmethod
+    def backward(ctx: Any, first: Tensor | None, second: Tensor | None) -> tuple[Tensor | None, ...]:
+        from focat.model import layer_kernels
+
+        total, kept, mean, inverse_deviation, weight = ctx.saved_tensors
+        norm = weight is not None
+        if ctx.post or not norm:  # both are gradients of the same
+            one, other = (first, second) if first is not None else (second, first)
+            of_norm, of_total = ((one, other), (None, None)) if norm else ((None, None), (one, other))
+        else:
+            of_norm, of_total = (second, None), (first, None)
+        norm = of_norm[0] is not None
+        gradients = [None if each is None else each.contiguous() for each in (*of_norm, *of_total)]
+        rows, width = total.numel() // total.shape[-1], total.shape[-1]
+        x_gradient, output_gradient = torch.empty_like(total), torch.empty_like(total)
+        programs = min(_PROGRAMS, -(-rows // _BACKWARD_ROWS))
+        sums = total.new_empty(programs if norm or ctx.bias_type else 0, 3, width, dtype=torch.float32)
+        layer_kernels.sum_and_norm_backward[(programs,)](
+            *gradients, total, kept, mean, inverse_deviation, weight, x_gradient, output_gradient, sums, rows,
+            _dropout(ctx.rate)[0],
+            **_widths(width), ROWS=_BACKWARD_ROWS, DROPOUT=ctx.rate > 0, NORM=norm, SECOND=of_norm[1] is not None,
+            TOTAL=of_total[0] is not None, SECOND_TOTAL=of_total[1] is not None, BIAS=ctx.bias_type is not None,
+            num_warps=_BACKWARD_WARPS,
+        )  # fmt: skip
+        of_weight, of_norm_bias, of_bias = sums.sum(0)
+        return (
+            x_gradient,
+            output_gradient,
+            of_bias.to(ctx.bias_type) if ctx.bias_type else None,
+            *((of_weight, of_norm_bias) if norm else (None, None)),
+            *(None, None, None),
+        )
 
 
-@torch.library.custom_op("focat::add_dropout_norm_backward", mutates_args=())
-def _add_dropout_norm_backward(
-    total_gradient: Tensor | None, gradient: Tensor | None, total: Tensor, kept: Tensor, mean: Tensor,
-    inverse_deviation: Tensor, weight: Tensor | None, rate: float,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    from focat.model import layer_kernels
+class _LinearRelu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        hidden = torch._addmm_activation(bias, x, weight.T)
+        ctx.save_for_backward(x, weight, hidden)
+        return hidden
 
-    rows, width = total.numel() // total.shape[-1], total.shape[-1]
-    x_gradient, output_gradient = torch.empty_like(total), torch.empty_like(total)
-    programs = min(_PROGRAMS, -(-rows // _BACKWARD_ROWS))
-    sums = total.new_empty(programs if weight is not None else 0, 2, width, dtype=torch.float32)
-    layer_kernels.sum_and_norm_backward[(programs,)](
-        total_gradient, gradient, total, kept, mean, inverse_deviation, weight, x_gradient, output_gradient, sums,
-        rows, 1 / (1 - rate), QUARTER=width // 4, ROWS=_BACKWARD_ROWS, DROPOUT=rate > 0,
-        NORM=gradient is not None, TOTAL=total_gradient is not None, num_warps=_BACKWARD_WARPS,
-    )  # fmt: skip
-    return x_gradient, output_gradient, sums.sum(0)
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        from focat.model import layer_kernels
 
-
-@_add_dropout_norm_backward.register_fake
-def _(
-    total_gradient: Tensor | None, gradient: Tensor | None, total: Tensor, *rest: Any
-) -> tuple[Tensor, Tensor, Tensor]:
-    sums = total.new_empty(2, total.shape[-1], dtype=torch.float32)
-    return torch.empty_like(total), torch.empty_like(total), sums
+        x, weight, hidden = ctx.saved_tensors
+        rows, width = hidden.shape
+        masked = torch.empty_like(hidden)  # the gradient before the activation; its sum is that of the bias
+        columns = min(512, 1 << (width - 1).bit_length())  # a power of two, of which some may be outside
+        programs = max(1, min(_PROGRAMS // 4 * columns // width, -(-rows // _ROWS)))
+        sums = hidden.new_empty(programs, width, dtype=torch.float32)
+        layer_kernels.mask_and_sum[(programs, -(-width // columns))](
+            gradient.contiguous(), hidden, masked, sums, rows, width, ROWS=_ROWS, COLUMNS=columns, num_warps=_WARPS
+        )
+        return masked @ weight, masked.T @ x, sums.sum(0).to(weight.dtype)
 
 
-def _save_sum(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    total, _, kept, mean, inverse_deviation = output
-    ctx.save_for_backward(total, kept, mean, inverse_deviation, inputs[2])
-    ctx.rate = inputs[4]
-    ctx.set_materialize_grads(False)
+class _Embed(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, tokens: Tensor, positions: Tensor, table: Tensor, position_table: Tensor, rate: float
+    ) -> Tensor:
+        from focat.model import layer_kernels
+
+        width = table.shape[1]
+        x = table.new_empty(*tokens.shape, width, dtype=torch.bfloat16)
+        seed = _seed(table, rate)
+        layer_kernels.embed[(-(-tokens.numel() // _ROWS),)](
+            tokens, positions, table, position_table, x, seed, tokens.numel(), *_dropout(rate), width**0.5,
+            **_widths(width), ROWS=_ROWS, ROUNDS=_ROUNDS, DROPOUT=rate > 0, num_warps=_WARPS,
+        )  # fmt: skip
+        ctx.save_for_backward(tokens, seed)
+        ctx.rate, ctx.shape = rate, table.shape
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        from focat.model import layer_kernels
+
+        tokens, seed = ctx.saved_tensors
+        width = ctx.shape[1]
+        found = gradient.new_zeros(ctx.shape, dtype=torch.float32)
+        layer_kernels.embed_backward[(-(-tokens.numel() // _ROWS),)](
+            gradient.contiguous(), tokens, found, seed, tokens.numel(), *_dropout(ctx.rate), width**0.5,
+            **_widths(width), ROWS=_ROWS, ROUNDS=_ROUNDS, DROPOUT=ctx.rate > 0, PADDING=PAD, num_warps=_WARPS,
+        )  # fmt: skip
+        return None, None, found, None, None
 
 
-def _sum_gradients(
-    ctx: Any, total_gradient: Tensor | None, gradient: Tensor | None, *_: None
-) -> tuple[Tensor | None, ...]:
-    total, kept, mean, inverse_deviation, weight = ctx.saved_tensors
-    gradients = [None if each is None else each.contiguous() for each in (total_gradient, gradient)]
-    x_gradient, output_gradient, sums = _add_dropout_norm_backward(
-        *gradients, total, kept, mean, inverse_deviation, weight, ctx.rate
-    )
-    normalisation = (None, None) if gradient is None else (sums[0], sums[1])
-    return x_gradient, output_gradient, *normalisation, None, None
+def _seed(x: Tensor, rate: float) -> Tensor:
+    """A random number on the device of x; without dropout none is read."""
+    return torch.randint(1 << 31, (1,), device=x.device) if rate > 0 else x.new_empty(0)
 
 
-_add_dropout_norm.register_autograd(_sum_gradients, setup_context=_save_sum)
+def _dropout(rate: float) -> tuple[float, int]:
+    """The factor of what is kept, and the least random integer that keeps an entry."""
+    return 1 / (1 - rate), int(rate * (1 << 32))
 
 
-@torch.library.custom_op("focat::linear_relu", mutates_args=())
-def _linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return torch._addmm_activation(bias, x, weight.T)
-
-
-@_linear_relu.register_fake
-def _(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return x.new_empty(x.shape[0], weight.shape[0])
-
-
-@torch.library.custom_op("focat::relu_backward", mutates_args=())
-def _relu_backward(gradient: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradient before the activation, and its sum over all rows, which is that of the bias."""
-    from focat.model import layer_kernels
-
-    rows, width = hidden.shape
-    masked = torch.empty_like(hidden)
-    columns = min(512, 1 << (width - 1).bit_length())  # a power of two, of which some may be outside
-    programs = max(1, min(_PROGRAMS // 4 * columns // width, -(-rows // _ROWS)))
-    sums = hidden.new_empty(programs, width, dtype=torch.float32)
-    layer_kernels.mask_and_sum[(programs, -(-width // columns))](
-        gradient, hidden, masked, sums, rows, width, ROWS=_ROWS, COLUMNS=columns, num_warps=_WARPS
-    )
-    return masked, sums.sum(0)
-
-
-@_relu_backward.register_fake
-def _(gradient: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(hidden), hidden.new_empty(hidden.shape[1], dtype=torch.float32)
-
-
-def _save_linear(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-    ctx.save_for_backward(inputs[0], inputs[1], output)
-
-
-def _linear_gradients(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    x, weight, hidden = ctx.saved_tensors
-    masked, bias_gradient = _relu_backward(gradient.contiguous(), hidden)
-    return masked @ weight, masked.T @ x, bias_gradient.to(weight.dtype)
-
-
-_linear_relu.register_autograd(_linear_gradients, setup_context=_save_linear)
+def _widths(width: int) -> dict[str, int]:
+    """A quarter of the columns, and the power of two that holds it."""
+    quarter = width // 4
+    return {"QUARTER": quarter, "COLUMNS": 1 << (quarter - 1).bit_length()}

@@ -18,6 +18,9 @@ from focat.model.masks import GatedMask
 from focat.model.packed_attention import PackedMask
 from focat.model.positions import RotaryAngles
 
+Unbiased = tuple[Tensor, Tensor | None]
+"""The output of a block of a layer, and the bias to add to it, if it is not in it."""
+
 
 @dataclass(frozen=True)
 class GlobalKV:
@@ -49,7 +52,7 @@ def attend_to_self(
     own: SelfAttention,
     window: GlobalSelfAttention | None,
     x: Tensor,
-    mask: Tensor | PackedMask | GatedMask | None,
+    mask: Tensor | GatedMask | None,
     rope: RotaryAngles | None,
     cache: LayerKV | None = None,
     global_cache: LayerKV | None = None,
@@ -90,22 +93,42 @@ def attend_to_source(
     return _mix(window.gate, local, found, weights, weights_out)
 
 
+def attend_to_packed_self(
+    own: SelfAttention,
+    window: GlobalSelfAttention | None,
+    x: Tensor,
+    mask: PackedMask | GatedMask,
+    rope: RotaryAngles | None,
+) -> Unbiased:
+    """`attend_to_self` of packed windows."""
+    if window is None:
+        assert isinstance(mask, PackedMask)
+        return own.packed(x, mask, rope), own.out_proj.bias
+    assert isinstance(mask, GatedMask)
+    assert isinstance(mask.own, PackedMask)
+    assert isinstance(mask.window, PackedMask)
+    local, found = own.packed(x, mask.own, rope), window.attention.packed(x, mask.window, rope)
+    biases = own.out_proj.bias, window.attention.out_proj.bias
+    return _mix(window.gate, local + biases[0], found + biases[1], None, None), None
+
+
 def attend_to_packed_source(
     own: CrossAttention,
     window: GlobalCrossAttention | None,
     x: Tensor,
     encoded: Tensor,
-    mask: Tensor | PackedMask | GatedMask,
-) -> Tensor:
-    """The same of packed windows; `encoded` are the sources."""
+    mask: PackedMask | GatedMask,
+) -> Unbiased:
+    """`attend_to_source` of packed windows; `encoded` are the sources."""
     if window is None:
         assert isinstance(mask, PackedMask)
-        return own.packed(x, encoded, mask)
+        return own.packed(x, encoded, mask), own.out_proj.bias
     assert isinstance(mask, GatedMask)
     assert isinstance(mask.own, PackedMask)
     assert isinstance(mask.window, PackedMask)
     local, found = own.packed(x, encoded, mask.own), window.attention.packed(x, encoded, mask.window)
-    return _mix(window.gate, local, found, None, None)
+    biases = own.out_proj.bias, window.attention.out_proj.bias
+    return _mix(window.gate, local + biases[0], found + biases[1], None, None), None
 
 
 def _mix(

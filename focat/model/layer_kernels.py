@@ -1,4 +1,8 @@
-"""The Triton kernels of `fused_layers`. A program takes a few rows, those of the residual sum in four quarters."""
+"""The Triton kernels of `fused_layers`. A program takes a few rows, in four quarters of their columns.
+
+Random numbers come four at a time, one for each quarter. Where a quarter is no power of two, the columns up to the next
+one are outside.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,27 @@ import triton.language as tl
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def _random(seed, row, column, QUARTER: tl.constexpr, ROUNDS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Four random integers for each row and column of a quarter."""
+    return tl.randint4x(tl.load(seed), row[:, None] * QUARTER + column[None, :], ROUNDS)
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def _is_kept(random, threshold):  # type: ignore[no-untyped-def]
+    return random.to(tl.uint32, bitcast=True) >= threshold
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def _add_part(  # type: ignore[no-untyped-def]
-    x, output, total, kept, place, inside, random, threshold, scale, DROPOUT: tl.constexpr
-):
+    x, output, bias, total, kept, place, column, inside, real, random, threshold, scale,
+    DROPOUT: tl.constexpr, BIAS: tl.constexpr,
+):  # fmt: skip
     """Store one quarter of the columns of the sum; return it as it was stored."""
     value = tl.load(output + place, mask=inside, other=0.0).to(tl.float32)
+    if BIAS:
+        value += tl.load(bias + column, mask=real, other=0.0).to(tl.float32)[None, :]
     if DROPOUT:
-        keep = random.to(tl.uint32, bitcast=True) >= threshold
+        keep = _is_kept(random, threshold)
         tl.store(kept + place, keep, mask=inside)
         value = tl.where(keep, value * scale, 0.0)
     added = tl.load(x + place, mask=inside, other=0.0).to(tl.float32) + value
@@ -24,133 +42,180 @@ def _add_part(  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def _norm_part(  # type: ignore[no-untyped-def]
-    part, weight, bias, normalised, place, column, inside, mean, inverse_deviation
+    part, weight, bias, normalised, place, column, inside, real, mean, inverse_deviation
 ):
-    scaled = (part - mean) * inverse_deviation * tl.load(weight + column)[None, :] + tl.load(bias + column)[None, :]
+    scaled = (part - mean) * inverse_deviation * tl.load(weight + column, mask=real, other=0.0)[None, :]
+    scaled += tl.load(bias + column, mask=real, other=0.0)[None, :]
     tl.store(normalised + place, scaled.to(normalised.dtype.element_ty), mask=inside)
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def sum_and_norm(  # type: ignore[no-untyped-def]
-    x, output, weight, bias, total, normalised, kept, means, inverse_deviations, seed, rows, scale, threshold,
-    epsilon, QUARTER: tl.constexpr, ROWS: tl.constexpr, ROUNDS: tl.constexpr, DROPOUT: tl.constexpr,
-    NORM: tl.constexpr,
+    x, output, output_bias, weight, bias, total, normalised, kept, means, inverse_deviations, seed, rows, scale,
+    threshold, epsilon, QUARTER: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr, ROUNDS: tl.constexpr,
+    DROPOUT: tl.constexpr, NORM: tl.constexpr, BIAS: tl.constexpr,
 ):  # fmt: skip
-    row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, QUARTER)
-    inside = (row < rows)[:, None]
+    row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+    real = column < QUARTER
+    inside = (row < rows)[:, None] & real[None, :]
     place = row[:, None] * (4 * QUARTER) + column[None, :]
     first, second, third, fourth = row[:, None], row[:, None], row[:, None], row[:, None]
-    if DROPOUT:  # four random numbers at a time, one for each quarter of the columns
-        where = row[:, None] * QUARTER + column[None, :]
-        first, second, third, fourth = tl.randint4x(tl.load(seed), where, ROUNDS)
-    a = _add_part(x, output, total, kept, place, inside, first, threshold, scale, DROPOUT)
-    b = _add_part(x, output, total, kept, place + QUARTER, inside, second, threshold, scale, DROPOUT)
-    c = _add_part(x, output, total, kept, place + 2 * QUARTER, inside, third, threshold, scale, DROPOUT)
-    d = _add_part(x, output, total, kept, place + 3 * QUARTER, inside, fourth, threshold, scale, DROPOUT)
+    if DROPOUT:
+        first, second, third, fourth = _random(seed, row, column, QUARTER, ROUNDS)
+    a = _add_part(
+        x, output, output_bias, total, kept, place, column, inside, real, first, threshold, scale, DROPOUT, BIAS
+    )
+    b = _add_part(
+        x, output, output_bias, total, kept, place + QUARTER, column + QUARTER, inside, real, second, threshold,
+        scale, DROPOUT, BIAS,
+    )  # fmt: skip
+    c = _add_part(
+        x, output, output_bias, total, kept, place + 2 * QUARTER, column + 2 * QUARTER, inside, real, third, threshold,
+        scale, DROPOUT, BIAS,
+    )  # fmt: skip
+    d = _add_part(
+        x, output, output_bias, total, kept, place + 3 * QUARTER, column + 3 * QUARTER, inside, real, fourth,
+        threshold, scale, DROPOUT, BIAS,
+    )  # fmt: skip
     if NORM:
-        mean = (tl.sum(a + b + c + d, 1) / (4 * QUARTER))[:, None]
+        sums = tl.sum(tl.where(inside, a + b + c + d, 0.0), 1)
+        mean = (sums / (4 * QUARTER))[:, None]
         squares = (a - mean) * (a - mean) + (b - mean) * (b - mean)
         squares += (c - mean) * (c - mean) + (d - mean) * (d - mean)
+        squares = tl.where(inside, squares, 0.0)
         inverse = tl.rsqrt(tl.sum(squares, 1) / (4 * QUARTER) + epsilon)
         tl.store(means + row, tl.sum(mean, 1), mask=row < rows)
         tl.store(inverse_deviations + row, inverse, mask=row < rows)
         inverse = inverse[:, None]
-        _norm_part(a, weight, bias, normalised, place, column, inside, mean, inverse)
-        _norm_part(b, weight, bias, normalised, place + QUARTER, column + QUARTER, inside, mean, inverse)
-        _norm_part(c, weight, bias, normalised, place + 2 * QUARTER, column + 2 * QUARTER, inside, mean, inverse)
-        _norm_part(d, weight, bias, normalised, place + 3 * QUARTER, column + 3 * QUARTER, inside, mean, inverse)
+        _norm_part(a, weight, bias, normalised, place, column, inside, real, mean, inverse)
+        _norm_part(b, weight, bias, normalised, place + QUARTER, column + QUARTER, inside, real, mean, inverse)
+        _norm_part(c, weight, bias, normalised, place + 2 * QUARTER, column + 2 * QUARTER, inside, real, mean, inverse)
+        _norm_part(d, weight, bias, normalised, place + 3 * QUARTER, column + 3 * QUARTER, inside, real, mean, inverse)
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def _read_gradient(  # type: ignore[no-untyped-def]
+    gradient, other, place, inside, TOGETHER: tl.constexpr
+):
+    """A quarter of a gradient, or of the sum of two."""
+    found = tl.load(gradient + place, mask=inside, other=0.0).to(tl.float32)
+    if TOGETHER:
+        found += tl.load(other + place, mask=inside, other=0.0).to(tl.float32)
+    return found
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def _read_part(  # type: ignore[no-untyped-def]
-    gradient, total, weight, place, column, inside, mean, inverse_deviation
+    gradient, other, total, weight, place, column, inside, real, mean, inverse_deviation, SECOND: tl.constexpr
 ):
     """Gradient and normalised value of a quarter, and the gradient times the weight."""
-    incoming = tl.load(gradient + place, mask=inside, other=0.0).to(tl.float32)
+    incoming = _read_gradient(gradient, other, place, inside, SECOND)
     value = (tl.load(total + place, mask=inside, other=0.0).to(tl.float32) - mean) * inverse_deviation
-    return incoming, value, incoming * tl.load(weight + column)[None, :]
+    value = tl.where(inside, value, 0.0)
+    return incoming, value, incoming * tl.load(weight + column, mask=real, other=0.0)[None, :]
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def _write_part(  # type: ignore[no-untyped-def]
-    total_gradient, kept, x_gradient, output_gradient, place, inside, change, scale, DROPOUT: tl.constexpr,
-    TOTAL: tl.constexpr,
+    total_gradient, other, kept, x_gradient, output_gradient, place, inside, change, scale, DROPOUT: tl.constexpr,
+    TOTAL: tl.constexpr, SECOND_TOTAL: tl.constexpr,
 ):  # fmt: skip
+    """Store a quarter of both gradients; return that of the output."""
     if TOTAL:
-        change += tl.load(total_gradient + place, mask=inside, other=0.0).to(tl.float32)
+        change += _read_gradient(total_gradient, other, place, inside, SECOND_TOTAL)
     tl.store(x_gradient + place, change.to(x_gradient.dtype.element_ty), mask=inside)
     if DROPOUT:
         change = tl.where(tl.load(kept + place, mask=inside, other=0), change * scale, 0.0)
     tl.store(output_gradient + place, change.to(output_gradient.dtype.element_ty), mask=inside)
+    return change
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def _store_sums(sums, a, b, c, d, column, real, QUARTER: tl.constexpr):  # type: ignore[no-untyped-def]
+    tl.store(sums + column, tl.sum(a, 0), mask=real)
+    tl.store(sums + QUARTER + column, tl.sum(b, 0), mask=real)
+    tl.store(sums + 2 * QUARTER + column, tl.sum(c, 0), mask=real)
+    tl.store(sums + 3 * QUARTER + column, tl.sum(d, 0), mask=real)
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def sum_and_norm_backward(  # type: ignore[no-untyped-def]
-    total_gradient, gradient, total, kept, means, inverse_deviations, weight, x_gradient, output_gradient, sums,
-    rows, scale, QUARTER: tl.constexpr, ROWS: tl.constexpr, DROPOUT: tl.constexpr, NORM: tl.constexpr,
-    TOTAL: tl.constexpr,
+    gradient, second_gradient, total_gradient, second_total_gradient, total, kept, means, inverse_deviations, weight,
+    x_gradient, output_gradient, sums, rows, scale, QUARTER: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr,
+    DROPOUT: tl.constexpr, NORM: tl.constexpr, SECOND: tl.constexpr, TOTAL: tl.constexpr,
+    SECOND_TOTAL: tl.constexpr, BIAS: tl.constexpr,
 ):  # fmt: skip
-    column = tl.arange(0, QUARTER)
-    weight_a, weight_b, weight_c, weight_d = (
-        tl.zeros([ROWS, QUARTER], tl.float32), tl.zeros([ROWS, QUARTER], tl.float32),
-        tl.zeros([ROWS, QUARTER], tl.float32), tl.zeros([ROWS, QUARTER], tl.float32),
-    )  # fmt: skip
-    bias_a, bias_b, bias_c, bias_d = weight_a, weight_b, weight_c, weight_d
+    """Each program stores its sums of three gradients: of weight and bias of the norm, and of the output's bias."""
+    column = tl.arange(0, COLUMNS)
+    real = column < QUARTER
+    zeros = tl.zeros([ROWS, COLUMNS], tl.float32)
+    weight_a, weight_b, weight_c, weight_d = zeros, zeros, zeros, zeros
+    norm_a, norm_b, norm_c, norm_d = zeros, zeros, zeros, zeros
+    bias_a, bias_b, bias_c, bias_d = zeros, zeros, zeros, zeros
     for start in range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
         row = start + tl.arange(0, ROWS)
-        inside = (row < rows)[:, None]
+        inside = (row < rows)[:, None] & real[None, :]
         place = row[:, None] * (4 * QUARTER) + column[None, :]
-        a, b, c, d = (
-            tl.zeros([ROWS, QUARTER], tl.float32), tl.zeros([ROWS, QUARTER], tl.float32),
-            tl.zeros([ROWS, QUARTER], tl.float32), tl.zeros([ROWS, QUARTER], tl.float32),
-        )  # fmt: skip
+        a, b, c, d = zeros, zeros, zeros, zeros
         if NORM:
             mean = tl.load(means + row, mask=row < rows, other=0.0)[:, None]
             inverse = tl.load(inverse_deviations + row, mask=row < rows, other=0.0)[:, None]
-            raw_a, value_a, a = _read_part(gradient, total, weight, place, column, inside, mean, inverse)
+            raw_a, value_a, a = _read_part(
+                gradient, second_gradient, total, weight, place, column, inside, real, mean, inverse, SECOND
+            )
             raw_b, value_b, b = _read_part(
-                gradient, total, weight, place + QUARTER, column + QUARTER, inside, mean, inverse
-            )
+                gradient, second_gradient, total, weight, place + QUARTER, column + QUARTER, inside, real, mean,
+                inverse, SECOND,
+            )  # fmt: skip
             raw_c, value_c, c = _read_part(
-                gradient, total, weight, place + 2 * QUARTER, column + 2 * QUARTER, inside, mean, inverse
-            )
+                gradient, second_gradient, total, weight, place + 2 * QUARTER, column + 2 * QUARTER, inside, real,
+                mean, inverse, SECOND,
+            )  # fmt: skip
             raw_d, value_d, d = _read_part(
-                gradient, total, weight, place + 3 * QUARTER, column + 3 * QUARTER, inside, mean, inverse
-            )
+                gradient, second_gradient, total, weight, place + 3 * QUARTER, column + 3 * QUARTER, inside, real,
+                mean, inverse, SECOND,
+            )  # fmt: skip
             weight_a += raw_a * value_a
             weight_b += raw_b * value_b
             weight_c += raw_c * value_c
             weight_d += raw_d * value_d
-            bias_a += raw_a
-            bias_b += raw_b
-            bias_c += raw_c
-            bias_d += raw_d
+            norm_a += raw_a
+            norm_b += raw_b
+            norm_c += raw_c
+            norm_d += raw_d
             level = (tl.sum(a + b + c + d, 1) / (4 * QUARTER))[:, None]
             slope = (tl.sum(a * value_a + b * value_b + c * value_c + d * value_d, 1) / (4 * QUARTER))[:, None]
             a = (a - level - value_a * slope) * inverse
             b = (b - level - value_b * slope) * inverse
             c = (c - level - value_c * slope) * inverse
             d = (d - level - value_d * slope) * inverse
-        _write_part(total_gradient, kept, x_gradient, output_gradient, place, inside, a, scale, DROPOUT, TOTAL)
-        _write_part(
-            total_gradient, kept, x_gradient, output_gradient, place + QUARTER, inside, b, scale, DROPOUT, TOTAL
-        )
-        _write_part(
-            total_gradient, kept, x_gradient, output_gradient, place + 2 * QUARTER, inside, c, scale, DROPOUT, TOTAL
-        )
-        _write_part(
-            total_gradient, kept, x_gradient, output_gradient, place + 3 * QUARTER, inside, d, scale, DROPOUT, TOTAL
-        )
+        a = _write_part(
+            total_gradient, second_total_gradient, kept, x_gradient, output_gradient, place, inside, a, scale, DROPOUT,
+            TOTAL, SECOND_TOTAL,
+        )  # fmt: skip
+        b = _write_part(
+            total_gradient, second_total_gradient, kept, x_gradient, output_gradient, place + QUARTER, inside, b,
+            scale, DROPOUT, TOTAL, SECOND_TOTAL,
+        )  # fmt: skip
+        c = _write_part(
+            total_gradient, second_total_gradient, kept, x_gradient, output_gradient, place + 2 * QUARTER, inside, c,
+            scale, DROPOUT, TOTAL, SECOND_TOTAL,
+        )  # fmt: skip
+        d = _write_part(
+            total_gradient, second_total_gradient, kept, x_gradient, output_gradient, place + 3 * QUARTER, inside, d,
+            scale, DROPOUT, TOTAL, SECOND_TOTAL,
+        )  # fmt: skip
+        if BIAS:
+            bias_a += tl.where(inside, a, 0.0)
+            bias_b += tl.where(inside, b, 0.0)
+            bias_c += tl.where(inside, c, 0.0)
+            bias_d += tl.where(inside, d, 0.0)
+    own = sums + tl.program_id(0) * (12 * QUARTER)
     if NORM:
-        own = sums + tl.program_id(0) * (8 * QUARTER) + column
-        tl.store(own, tl.sum(weight_a, 0))
-        tl.store(own + QUARTER, tl.sum(weight_b, 0))
-        tl.store(own + 2 * QUARTER, tl.sum(weight_c, 0))
-        tl.store(own + 3 * QUARTER, tl.sum(weight_d, 0))
-        tl.store(own + 4 * QUARTER, tl.sum(bias_a, 0))
-        tl.store(own + 5 * QUARTER, tl.sum(bias_b, 0))
-        tl.store(own + 6 * QUARTER, tl.sum(bias_c, 0))
-        tl.store(own + 7 * QUARTER, tl.sum(bias_d, 0))
+        _store_sums(own, weight_a, weight_b, weight_c, weight_d, column, real, QUARTER)
+        _store_sums(own + 4 * QUARTER, norm_a, norm_b, norm_c, norm_d, column, real, QUARTER)
+    if BIAS:
+        _store_sums(own + 8 * QUARTER, bias_a, bias_b, bias_c, bias_d, column, real, QUARTER)
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
@@ -168,3 +233,72 @@ def mask_and_sum(  # type: ignore[no-untyped-def]
         tl.store(masked + place, value, mask=inside)
         total += value.to(tl.float32)
     tl.store(sums + tl.program_id(0) * width + column, tl.sum(total, 0), mask=column < width)
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def _embed_part(  # type: ignore[no-untyped-def]
+    word, position, x, place, column, inside, real, random, threshold, scale, factor, DROPOUT: tl.constexpr
+):
+    value = tl.load(word + column[None, :], mask=inside, other=0.0) * factor
+    value += tl.load(position + column[None, :], mask=inside, other=0.0)
+    if DROPOUT:
+        value = tl.where(_is_kept(random, threshold), value * scale, 0.0)
+    tl.store(x + place, value.to(x.dtype.element_ty), mask=inside)
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def embed(  # type: ignore[no-untyped-def]
+    tokens, positions, table, position_table, x, seed, rows, scale, threshold, factor, QUARTER: tl.constexpr,
+    COLUMNS: tl.constexpr, ROWS: tl.constexpr, ROUNDS: tl.constexpr, DROPOUT: tl.constexpr,
+):  # fmt: skip
+    row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+    real = column < QUARTER
+    inside = (row < rows)[:, None] & real[None, :]
+    place = row[:, None] * (4 * QUARTER) + column[None, :]
+    word = table + (tl.load(tokens + row, mask=row < rows, other=0) * (4 * QUARTER))[:, None]
+    position = position_table + (tl.load(positions + row, mask=row < rows, other=0) * (4 * QUARTER))[:, None]
+    first, second, third, fourth = row[:, None], row[:, None], row[:, None], row[:, None]
+    if DROPOUT:
+        first, second, third, fourth = _random(seed, row, column, QUARTER, ROUNDS)
+    _embed_part(word, position, x, place, column, inside, real, first, threshold, scale, factor, DROPOUT)
+    _embed_part(
+        word, position, x, place + QUARTER, column + QUARTER, inside, real, second, threshold, scale, factor, DROPOUT
+    )
+    _embed_part(
+        word, position, x, place + 2 * QUARTER, column + 2 * QUARTER, inside, real, third, threshold, scale, factor,
+        DROPOUT,
+    )  # fmt: skip
+    _embed_part(
+        word, position, x, place + 3 * QUARTER, column + 3 * QUARTER, inside, real, fourth, threshold, scale, factor,
+        DROPOUT,
+    )  # fmt: skip
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def _spread_part(  # type: ignore[no-untyped-def]
+    gradient, found, place, column, inside, random, threshold, scale, DROPOUT: tl.constexpr
+):
+    value = tl.load(gradient + place, mask=inside, other=0.0).to(tl.float32) * scale
+    if DROPOUT:
+        inside = inside & _is_kept(random, threshold)
+    tl.atomic_add(found + column[None, :], value, mask=inside, sem="relaxed")
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def embed_backward(  # type: ignore[no-untyped-def]
+    gradient, tokens, table_gradient, seed, rows, scale, threshold, factor, QUARTER: tl.constexpr,
+    COLUMNS: tl.constexpr, ROWS: tl.constexpr, ROUNDS: tl.constexpr, DROPOUT: tl.constexpr, PADDING: tl.constexpr,
+):  # fmt: skip
+    row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+    token = tl.load(tokens + row, mask=row < rows, other=PADDING)
+    inside = (token != PADDING)[:, None] & (column < QUARTER)[None, :]
+    place = row[:, None] * (4 * QUARTER) + column[None, :]
+    found = table_gradient + (token * (4 * QUARTER))[:, None]
+    first, second, third, fourth = row[:, None], row[:, None], row[:, None], row[:, None]
+    if DROPOUT:
+        first, second, third, fourth = _random(seed, row, column, QUARTER, ROUNDS)
+    scale *= factor
+    _spread_part(gradient, found, place, column, inside, first, threshold, scale, DROPOUT)
+    _spread_part(gradient, found, place + QUARTER, column + QUARTER, inside, second, threshold, scale, DROPOUT)
+    _spread_part(gradient, found, place + 2 * QUARTER, column + 2 * QUARTER, inside, third, threshold, scale, DROPOUT)
+    _spread_part(gradient, found, place + 3 * QUARTER, column + 3 * QUARTER, inside, fourth, threshold, scale, DROPOUT)

@@ -1,6 +1,8 @@
 """The layers of encoder and decoder (Vaswani et al., 2017; sizes in appendix A of the paper).
 
-What a window adds (masks, rotations) comes in as tensors made once for a batch, so a layer compiles on its own.
+What a window adds (masks, rotations) comes in as tensors made once for a batch, so a layer compiles on its own. Packed
+windows, in training, have methods of their own, which leave biases and gradients of residual connections to the fused
+kernels of GPUs.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from focat.model.global_attention import (
     GlobalCrossAttention,
     GlobalKV,
     GlobalSelfAttention,
+    Unbiased,
+    attend_to_packed_self,
     attend_to_packed_source,
     attend_to_self,
     attend_to_source,
@@ -30,6 +34,8 @@ from focat.model.positions import RotaryAngles
 
 ContextPlace = Literal["parallel", "serial"]
 KeysValues = tuple[Tensor, Tensor]
+Stream = tuple[Tensor, Tensor]
+"""What a residual connection adds to, and what the block beside it reads; the results of `Residual.post`."""
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
 
 
@@ -46,20 +52,30 @@ class Residual(nn.Module):
         """The input of the block."""
         return self.normalise(x) if self.norm_first else x
 
-    def post(self, x: Tensor, output: Tensor, following: Residual | None = None) -> tuple[Tensor, Tensor]:
+    def post(self, x: Tensor, output: Tensor, following: Residual | None = None) -> Stream:
         """The sum of the block's input x and its output, normalised if normalisation comes last.
 
         Returns:
             The sum, and the input of the block of the following residual connection.
         """
-        norm = self if not self.norm_first else following
-        if self.training and has_fused_layers(x):
-            total, normalised = add_dropout_norm(x, output, self.dropout.p, None if norm is None else norm.norm)
-        else:
-            total = x + self.dropout(output)
-            normalised = None if norm is None else norm.normalise(total)
+        norm = self._norm(following)
+        total = x + self.dropout(output)
+        normalised = None if norm is None else norm.normalise(total)
         following_input = total if normalised is None else normalised
         return total if self.norm_first else following_input, following_input
+
+    def packed(self, x: Tensor, output: Unbiased, following: Residual | None) -> Stream:
+        """The same of packed windows, with the bias of the output apart."""
+        if self.training and has_fused_layers(x):
+            norm = self._norm(following)
+            norm_layer = None if norm is None else norm.norm
+            return add_dropout_norm(x, *output, self.dropout.p, norm_layer, not self.norm_first)
+        unbiased, bias = output
+        return self.post(x, unbiased if bias is None else unbiased + bias, following)
+
+    def _norm(self, following: Residual | None) -> Residual | None:
+        """The residual connection whose normalisation comes after the sum."""
+        return following if self.norm_first else self
 
     def normalise(self, x: Tensor) -> Tensor:
         """Normalise in float32, and return x's type: under autocast, half the bytes between blocks."""
@@ -82,12 +98,16 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Transform each token of x, (windows, length, width); the output has the same shape."""
+        output: Tensor = self.down_proj(self.dropout(self._activate(self.up_proj(x))))
+        return output
+
+    def packed(self, x: Tensor) -> Unbiased:
+        """The same of packed windows, in training, with the bias of the output apart."""
         if self.training and self.activation == "relu" and not self.dropout.p and has_fused_layers(x):
             hidden = linear_relu(x, self.up_proj)
         else:
-            hidden = self._activate(self.up_proj(x))
-        output: Tensor = self.down_proj(self.dropout(hidden))
-        return output
+            hidden = self.dropout(self._activate(self.up_proj(x)))
+        return F.linear(hidden, self.down_proj.weight), self.down_proj.bias
 
     def _activate(self, hidden: Tensor) -> Tensor:
         """(windows, length, d_ff); for swiglu, the input is twice as wide."""
@@ -150,7 +170,7 @@ class EncoderLayer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        mask: Tensor | PackedMask | GatedMask,
+        mask: Tensor | GatedMask,
         rope: RotaryAngles | None = None,
         weights_out: WeightsOut | None = None,
         context: LayerContext | None = None,
@@ -169,6 +189,15 @@ class EncoderLayer(nn.Module):
             attended = _mix_parallel(self.context, attended, queries, context)
             x, block_input = residual.post(x, attended, following)
         return self.feedforward_residual.post(x, self.feedforward(block_input))[0]
+
+    def packed(
+        self, stream: Stream, mask: PackedMask | GatedMask, rope: RotaryAngles | None, following: Residual | None
+    ) -> Stream:
+        """Encode packed windows; `following` is the residual connection that comes next, of the next layer."""
+        x, block_input = stream
+        attended = attend_to_packed_self(self.self_attention, self.global_self_attention, block_input, mask, rope)
+        x, block_input = self.self_attention_residual.packed(x, attended, self.feedforward_residual)
+        return self.feedforward_residual.packed(x, self.feedforward.packed(block_input), following)
 
 
 def _context_attention(settings: ModelSettings, place: ContextPlace | None) -> ContextAttention | SerialContext | None:
@@ -214,8 +243,8 @@ class DecoderLayer(nn.Module):
         self,
         x: Tensor,
         encoded: Tensor,
-        mask: Tensor | PackedMask | GatedMask | None,
-        cross_mask: Tensor | PackedMask | GatedMask,
+        mask: Tensor | GatedMask | None,
+        cross_mask: Tensor | GatedMask,
         rope: RotaryAngles | None = None,
         weights_out: WeightsOut | None = None,
         cross_weights_out: WeightsOut | None = None,
@@ -229,16 +258,28 @@ class DecoderLayer(nn.Module):
         attended = attend_to_self(
             self.self_attention, self.global_self_attention, residual.pre(x), mask, rope, weights_out=weights_out
         )
-        own_mask = cross_mask.own if isinstance(cross_mask, GatedMask) else cross_mask
-        if isinstance(own_mask, PackedMask):
-            x, queries = residual.post(x, attended, self.cross_attention_residual)
-            own, window = self.cross_attention, self.global_cross_attention
-            return self._after_cross_attention(x, attend_to_packed_source(own, window, queries, encoded, cross_mask))
-        assert not isinstance(cross_mask, PackedMask)
         keys_values, global_keys_values = self.project_kv(encoded)
         return self._after_self_attention(
             x, attended, keys_values, global_keys_values, cross_mask, cross_weights_out, context
         )
+
+    def packed(
+        self,
+        stream: Stream,
+        encoded: Tensor,
+        mask: PackedMask | GatedMask,
+        cross_mask: PackedMask | GatedMask,
+        rope: RotaryAngles | None,
+        following: Residual | None,
+    ) -> Stream:
+        """Decode packed windows; `following` is the residual connection that comes next, of the next layer."""
+        x, queries = stream
+        attended = attend_to_packed_self(self.self_attention, self.global_self_attention, queries, mask, rope)
+        x, queries = self.self_attention_residual.packed(x, attended, self.cross_attention_residual)
+        own, window = self.cross_attention, self.global_cross_attention
+        attended = attend_to_packed_source(own, window, queries, encoded, cross_mask)
+        x, block_input = self.cross_attention_residual.packed(x, attended, self.feedforward_residual)
+        return self.feedforward_residual.packed(x, self.feedforward.packed(block_input), following)
 
     def project_kv(self, encoded: Tensor) -> tuple[KeysValues, KeysValues | None]:
         """Keys and values of the encoded source, and those of the attention to the window if the layer has one."""
@@ -294,8 +335,5 @@ class DecoderLayer(nn.Module):
         attended = attend_to_source(own, window, queries, keys_values, global_keys_values, mask, weights_out)
         if isinstance(self.context, ContextAttention):
             attended = _mix_parallel(self.context, attended, queries, context)
-        return self._after_cross_attention(x, attended)
-
-    def _after_cross_attention(self, x: Tensor, attended: Tensor) -> Tensor:
         x, block_input = self.cross_attention_residual.post(x, attended, self.feedforward_residual)
         return self.feedforward_residual.post(x, self.feedforward(block_input))[0]

@@ -66,8 +66,33 @@ def packed_attention(qkv: Tensor, mask: PackedMask, kv: Tensor | None = None) ->
         (tokens, heads, head width); zero where a query sees nothing.
     """
     # The kernels know one stride: heads lie one behind the other.
-    output: Tensor = _attention(qkv.contiguous(), None if kv is None else kv.contiguous(), *mask)[0]
+    output: Tensor = _Attention.apply(qkv.contiguous(), None if kv is None else kv.contiguous(), mask)  # type: ignore[no-untyped-call]
     return output
+
+
+def attention_and_log_sums(qkv: Tensor, kv: Tensor | None, mask: PackedMask) -> tuple[Tensor, Tensor]:
+    """`packed_attention` without autograd, and what its gradients need: (heads, tokens)."""
+    return _forward(*_queries_keys_values(qkv, kv), mask)
+
+
+def attention_gradients(
+    gradient: Tensor,
+    qkv: Tensor,
+    kv: Tensor | None,
+    output: Tensor,
+    log_sums: Tensor,
+    mask: PackedMask,
+    sums: bool,
+) -> tuple[tuple[Tensor, Tensor | None], tuple[Tensor, Tensor] | None]:
+    """The gradients of qkv and kv, and with `sums`, their sums over all tokens, in float32.
+
+    The sums are of queries, (heads, head width), and of keys and values, (2, heads, head width).
+    """
+    qkv_gradient = torch.empty(qkv.shape, dtype=qkv.dtype, device=qkv.device)
+    kv_gradient = None if kv is None else torch.empty(kv.shape, dtype=kv.dtype, device=kv.device)
+    parts = _queries_keys_values(qkv_gradient, kv_gradient)
+    found = _backward(gradient, *_queries_keys_values(qkv, kv), output, log_sums, mask, *parts, sums)
+    return (qkv_gradient, kv_gradient), found
 
 
 def visible_keys(mask: PackedMask, window: int, heads: int) -> tuple[slice, slice, Tensor]:
@@ -86,7 +111,7 @@ def _forward(queries: Tensor, keys: Tensor, values: Tensor, mask: PackedMask) ->
     scale = _LOG2_E / math.sqrt(width)
     output = torch.empty((tokens, heads, width), dtype=queries.dtype, device=queries.device)
     log_sums = torch.empty((heads, tokens), dtype=torch.float32, device=queries.device)
-    if not _has_kernels(queries):
+    if not has_kernels_for(queries, width):
         for window in range(len(mask.query_bounds) - 1):
             here, there, visible = visible_keys(mask, window, heads)
             scores = torch.einsum("qhd,khd->hqk", queries[here], keys[there]) * scale
@@ -118,7 +143,7 @@ def _backward(
     """
     tokens, heads, width = queries.shape
     scale = _LOG2_E / math.sqrt(width)
-    if not _has_kernels(queries):
+    if not has_kernels_for(queries, width):
         for window in range(len(mask.query_bounds) - 1):
             here, there, visible = visible_keys(mask, window, heads)
             scores = torch.einsum("qhd,khd->hqk", queries[here], keys[there]) * scale
@@ -173,64 +198,28 @@ def has_packed_kernels(settings: ModelSettings) -> bool:
     return whole and settings.attention_dropout == 0 and _fits(settings.d_model // settings.heads, torch.bfloat16)
 
 
-def _has_kernels(x: Tensor) -> bool:
-    """Whether the kernels can compute attention of heads such as x's, (tokens, heads, head width), on its device."""
-    return runs_kernels(x.device) and _fits(x.shape[-1], x.dtype)
+def has_kernels_for(x: Tensor, head_width: int) -> bool:
+    """Whether the kernels can compute attention of heads of this width, with the type of x and on its device."""
+    return runs_kernels(x.device) and _fits(head_width, x.dtype)
 
 
 def _fits(width: int, dtype: torch.dtype) -> bool:
     return width >= 16 and width & (width - 1) == 0 and width * dtype.itemsize <= _MAX_HEAD_BYTES
 
 
-@torch.library.custom_op("focat::packed_attention", mutates_args=())
-def _attention(
-    qkv: Tensor, kv: Tensor | None, query_bounds: Tensor, key_bounds: Tensor, query_blocks: Tensor,
-    key_blocks: Tensor, query_sentences: Tensor, key_sentences: Tensor, causal: bool, local_heads: int,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    sides = query_bounds, key_bounds, query_blocks, key_blocks, query_sentences, key_sentences
-    mask = PackedMask(*sides, causal, local_heads)
-    return _forward(*_queries_keys_values(qkv, kv), mask)
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, qkv: Tensor, kv: Tensor | None, mask: PackedMask) -> Tensor:
+        output, log_sums = attention_and_log_sums(qkv, kv, mask)
+        ctx.save_for_backward(qkv, kv, output, log_sums)
+        ctx.mask = mask
+        return output
 
-
-@_attention.register_fake
-def _(qkv: Tensor, kv: Tensor | None, *mask: object) -> tuple[Tensor, Tensor]:
-    tokens, _, heads, width = qkv.shape
-    return qkv.new_empty(tokens, heads, width), qkv.new_empty(heads, tokens, dtype=torch.float32)
-
-
-@torch.library.custom_op("focat::packed_attention_backward", mutates_args=())
-def _attention_backward(
-    gradient: Tensor, qkv: Tensor, kv: Tensor | None, output: Tensor, log_sums: Tensor, query_bounds: Tensor,
-    key_bounds: Tensor, query_blocks: Tensor, key_blocks: Tensor, query_sentences: Tensor, key_sentences: Tensor,
-    causal: bool, local_heads: int,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    sides = query_bounds, key_bounds, query_blocks, key_blocks, query_sentences, key_sentences
-    mask = PackedMask(*sides, causal, local_heads)
-    qkv_gradient = torch.empty(qkv.shape, dtype=qkv.dtype, device=qkv.device)
-    kv_gradient = None if kv is None else torch.empty(kv.shape, dtype=kv.dtype, device=kv.device)
-    gradients = _queries_keys_values(qkv_gradient, kv_gradient)
-    _backward(gradient.contiguous(), *_queries_keys_values(qkv, kv), output, log_sums, mask, *gradients)
-    return qkv_gradient, qkv_gradient.new_empty(0) if kv_gradient is None else kv_gradient
-
-
-@_attention_backward.register_fake
-def _(gradient: Tensor, qkv: Tensor, kv: Tensor | None, *rest: object) -> tuple[Tensor, Tensor]:
-    return qkv.new_empty(qkv.shape), qkv.new_empty(0 if kv is None else kv.shape)
-
-
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    qkv, kv, *mask = inputs
-    ctx.save_for_backward(qkv, kv, *output, *mask[:6])
-    ctx.options = mask[6:]
-
-
-def _autograd(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-    qkv, kv, output, log_sums, *mask = ctx.saved_tensors
-    first, second = _attention_backward(gradient, qkv, kv, output, log_sums, *mask, *ctx.options)
-    return first, None if kv is None else second, *[None] * 8
-
-
-_attention.register_autograd(_autograd, setup_context=_setup_context)
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        qkv, kv, output, log_sums = ctx.saved_tensors
+        gradients, _ = attention_gradients(gradient.contiguous(), qkv, kv, output, log_sums, ctx.mask, sums=False)
+        return *gradients, None
 
 
 def _queries_keys_values(qkv: Tensor, kv: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:

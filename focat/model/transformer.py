@@ -5,7 +5,7 @@ Teacher forcing (`forward`) and step-by-step decoding (`init_cache`, `decode_ste
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast
 
@@ -19,10 +19,18 @@ from focat.errors import FocatError
 from focat.model.attention import AttentionWeights, WeightsOut
 from focat.model.context import ContextAttention, ContextKeys
 from focat.model.context_encoder import ContextEncoder, decoder_place, encoder_place
-from focat.model.embeddings import Embedded, SegmentEmbedding, hide_words, new_embedding, sum_embeddings
+from focat.model.embeddings import (
+    Embedded,
+    SegmentEmbedding,
+    can_fuse_embeddings,
+    hide_words,
+    new_embedding,
+    sum_embeddings,
+)
+from focat.model.fused_layers import embed
 from focat.model.global_attention import GlobalKV
 from focat.model.kv_cache import CAPACITY_STEP, EncoderOutput, TreeKVCache
-from focat.model.layers import DecoderLayer, EncoderLayer, LayerContext, SerialContext
+from focat.model.layers import DecoderLayer, EncoderLayer, LayerContext, Residual, SerialContext, Stream
 from focat.model.masks import (
     GatedMask,
     causal_mask,
@@ -34,15 +42,15 @@ from focat.model.masks import (
     packed_masks,
     padding_mask,
 )
-from focat.model.packed_attention import PackedMask
 from focat.model.positions import (
     furthest_position,
     positions_of,
     sentence_positions,
     sequence_shift,
     shifted_positions,
+    sinusoids,
 )
-from focat.windows.batch import PackedSequences, PaddedSequences, Sequences
+from focat.windows.batch import BLOCK, PackedSequences, PaddedSequences, Sequences
 from focat.windows.segments import decoder_input, segments_of, tree_segments
 
 # Bias of the logit of a special token that an imported model does not have, so that it is never predicted: far below
@@ -79,6 +87,7 @@ class Transformer(nn.Module):
             None if settings.embeddings == "shared" else new_embedding(source_vocabulary, width, PAD)
         )
         self.output = new_embedding(target_vocabulary, width) if settings.embeddings == "separate" else None
+        self._sinusoids: Tensor | None = None
         self.output_bias = nn.Parameter(torch.zeros(target_vocabulary)) if settings.output_bias else None
         learned, rows = settings.positions == "learned", furthest_position(windows, shift)
         self.source_positions = new_embedding(rows, width) if learned else None
@@ -96,7 +105,6 @@ class Transformer(nn.Module):
         )
         self.context = ContextEncoder(settings, windows) if settings.context or settings.second_pass else None
         pre = settings.norm == "pre"  # the sum that pre-norm layers add to is normalised once, at the end
-        self._compiled_embeddings: Callable[..., Embedded] = self._sum_embeddings
         self.encoder_norm = nn.LayerNorm(width) if pre else nn.Identity()
         self.decoder_norm = nn.LayerNorm(width) if pre else nn.Identity()
 
@@ -143,13 +151,10 @@ class Transformer(nn.Module):
             return self._encode_apart(self.context, source, table, shift, weights_out)
         positions = positions_of(source, shift)  # (windows, source length)
         embedded = self._embed(self._with_word_dropout(source, "source"), positions, table, self.source_positions)
-        masks: Sequence[Tensor | PackedMask | GatedMask]
         if isinstance(source, PackedSequences):
-            segments = source.segments
-            masks = packed_masks(self.settings, len(self.encoder), source, source, segments, segments, "encoder")
-        else:
-            visible = padding_mask(source.segments >= 0)
-            masks = layer_masks(self.settings, len(self.encoder), source.segments, source.segments, visible, "encoder")
+            return EncoderOutput(self.encoder_norm(self._encode_packed(source, embedded)), source, shift)
+        visible = padding_mask(source.segments >= 0)
+        masks = layer_masks(self.settings, len(self.encoder), source.segments, source.segments, visible, "encoder")
         x = embedded.x
         for i, (layer, mask) in enumerate(zip(self.encoder, masks, strict=True)):
             x = x if i == 0 or embedded.per_layer_embedding is None else x + embedded.per_layer_embedding
@@ -157,6 +162,47 @@ class Transformer(nn.Module):
             run = layer if self.training and weights_out is None else layer.forward
             x = run(x, mask, embedded.rope, weights_out)
         return EncoderOutput(self.encoder_norm(x), source, shift)
+
+    def _encode_packed(self, source: PackedSequences, embedded: Embedded) -> Tensor:
+        """The output of the last layer for packed windows, (1, tokens, width)."""
+        layers, segments = cast("list[EncoderLayer]", self.encoder), source.segments
+        masks = packed_masks(self.settings, len(layers), source, source, segments, segments, "encoder")
+        stream = embedded.x, layers[0].self_attention_residual.pre(embedded.x)
+        for i, (layer, mask) in enumerate(zip(layers, masks, strict=True)):
+            stream = layer.packed(stream, mask, embedded.rope, self._following(layers, i, embedded))
+            stream = self._enter_next(stream, layers, i, embedded)
+        return stream[0]
+
+    def _decode_packed(
+        self, encoded: EncoderOutput, source: PackedSequences, target_input: PackedSequences, embedded: Embedded
+    ) -> Tensor:
+        """The same of the decoder."""
+        layers, opened = self._decoder_layers, opened_segments(target_input)
+        masks = packed_masks(self.settings, len(layers), target_input, target_input, opened, opened, "decoder", True)
+        distances = target_input.current_segments - opened, source.current_segments - source.segments
+        cross = packed_masks(self.settings, len(layers), target_input, source, *distances, "decoder")
+        stream = embedded.x, layers[0].self_attention_residual.pre(embedded.x)
+        for i, (layer, own, other) in enumerate(zip(layers, masks, cross, strict=True)):
+            following = self._following(layers, i, embedded)
+            stream = layer.packed(stream, encoded.hidden, own, other, embedded.rope, following)
+            stream = self._enter_next(stream, layers, i, embedded)
+        return stream[0]
+
+    @staticmethod
+    def _following(layers: Sequence[EncoderLayer | DecoderLayer], i: int, embedded: Embedded) -> Residual | None:
+        """The residual connection that follows layer i, if nothing is added in between."""
+        last = i == len(layers) - 1 or embedded.per_layer_embedding is not None
+        return None if last else layers[i + 1].self_attention_residual
+
+    @staticmethod
+    def _enter_next(
+        stream: Stream, layers: Sequence[EncoderLayer | DecoderLayer], i: int, embedded: Embedded
+    ) -> Stream:
+        """Add what is added to the input of every layer."""
+        if i == len(layers) - 1 or embedded.per_layer_embedding is None:
+            return stream
+        x = stream[0] + embedded.per_layer_embedding
+        return x, layers[i + 1].self_attention_residual.pre(x)
 
     def _encode_apart(
         self,
@@ -210,10 +256,14 @@ class Transformer(nn.Module):
         positions = positions_of(target_input, encoded.shift)  # (windows, target length)
         words = self._with_word_dropout(target_input, "target")
         embedded = self._embed(words, positions, self.target_embedding, self.target_positions)
+        if isinstance(encoded.source, PackedSequences):
+            assert isinstance(target_input, PackedSequences)
+            packed: Tensor = self.decoder_norm(self._decode_packed(encoded, encoded.source, target_input, embedded))
+            return packed
+        assert isinstance(target_input, PaddedSequences)
         masks, cross_masks = self._decoder_masks(encoded.source, target_input)
         context = None
         if self._context_attentions:
-            assert isinstance(encoded.source, PaddedSequences)
             context = LayerContext(ContextKeys.of(encoded.source), encoded.context)
         x = embedded.x
         for i, (layer, mask, cross) in enumerate(zip(self.decoder, masks, cross_masks, strict=True)):
@@ -344,17 +394,10 @@ class Transformer(nn.Module):
         hidden: Tensor = self.decoder_norm(x)
         return hidden.view(rows, 1 if last_only else new, -1)
 
-    def compile_for_training(self, packed: bool, options: dict[str, Any]) -> None:
-        """Compile what training computes; everything else runs as it is written.
-
-        Args:
-            packed: all batches have one shape.
-            options: of the compiler.
-        """
+    def compile_for_training(self, options: dict[str, Any]) -> None:
+        """Compile the layers for training on padded windows; everything else runs as it is written."""
         for layer in (*self.encoder, *self.decoder):
-            layer.compile(dynamic=not packed, options=options)  # one compilation serves all layers of a stack
-        if packed:
-            self._compiled_embeddings = torch.compile(self._sum_embeddings, dynamic=False, options=options)
+            layer.compile(dynamic=True, options=options)  # one compilation serves all layers of a stack
 
     def _with_word_dropout(self, sequences: Sequences, side: Literal["source", "target"]) -> Sequences:
         """In training, some words hidden: of current source sentences, or of everything that is read."""
@@ -367,33 +410,33 @@ class Transformer(nn.Module):
         self, sequences: Sequences, positions: Tensor, table: nn.Embedding, learned: nn.Embedding | None
     ) -> Embedded:
         """The sum of token, position and segment embeddings."""
-        embed = self._compiled_embeddings if self.training else self._sum_embeddings
-        return embed(sequences, positions, table, learned)
-
-    def _sum_embeddings(
-        self, sequences: Sequences, positions: Tensor, table: nn.Embedding, learned: nn.Embedding | None
-    ) -> Embedded:
         settings, segments = self.settings, self.segment_embedding
+        if self.training and isinstance(sequences, PackedSequences) and can_fuse_embeddings(settings, table):
+            places = positions + settings.position_offset
+            x = embed(sequences.tokens, places, table.weight, self._sinusoid_table(places), self.dropout.p)
+            return Embedded(x, None, None)
         return sum_embeddings(settings, sequences, positions, table, learned, segments, self.dropout)
 
+    def _sinusoid_table(self, positions: Tensor) -> Tensor:
+        """Sinusoids of all positions of windows, (positions, width), made once."""
+        if self._sinusoids is None or self._sinusoids.device != positions.device:
+            rows = max(furthest_position(self.windows, self.shift), BLOCK) + self.settings.position_offset
+            places = torch.arange(rows, device=positions.device)[None]
+            self._sinusoids = sinusoids(places, self.settings.d_model, self.settings.sinusoids)[0]
+        return self._sinusoids
+
     def _decoder_masks(
-        self, source: Sequences, target_input: Sequences
-    ) -> tuple[Sequence[Tensor | PackedMask | GatedMask | None], Sequence[Tensor | PackedMask | GatedMask]]:
+        self, source: PaddedSequences, target_input: PaddedSequences
+    ) -> tuple[Sequence[Tensor | GatedMask | None], Sequence[Tensor | GatedMask]]:
         """What target tokens see of the target, and of the source, in each layer in teacher forcing."""
         opened, layers = opened_segments(target_input), len(self.decoder)
-        distance = target_input.current_segments - opened
-        if isinstance(source, PackedSequences) and isinstance(target_input, PackedSequences):
-            own = packed_masks(self.settings, layers, target_input, target_input, opened, opened, "decoder", True)
-            source_distance = source.current_segments - source.segments
-            cross = packed_masks(self.settings, layers, target_input, source, distance, source_distance, "decoder")
-            return own, cross
-        assert isinstance(source, PaddedSequences)
         length = target_input.tokens.shape[1]
         visible = causal_mask(length, length, target_input.tokens.device)  # padding comes last: no real query sees it
         masks = layer_masks(self.settings, layers, opened, opened, visible, "decoder")
         # plain causality has a faster kernel, which needs no mask
         masks = [mask._replace(window=None) if isinstance(mask, GatedMask) else mask for mask in masks]
-        return [None if mask is visible else mask for mask in masks], self._cross_masks(source, distance)
+        own = [None if mask is visible else mask for mask in masks]
+        return own, self._cross_masks(source, target_input.current_segments - opened)
 
     def _cross_masks(self, source: PaddedSequences, distance: Tensor) -> list[Tensor | GatedMask]:
         """What target tokens see of the source, by how far their sentence is from the current one, (windows, queries).

@@ -9,7 +9,6 @@ import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-import torch
 from pydantic import TypeAdapter, ValidationError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -27,6 +26,7 @@ from focat.files import (
 from focat.model.stored_weights import CHECKSUMS
 from focat.progress import Progress
 from focat.run import Run
+from focat.training.adam import State
 from focat.windows.loader import Position
 
 _STATE, _WEIGHTS, _TRAINING = "state.json", "weights.safetensors", "training.safetensors"
@@ -143,27 +143,25 @@ def read_state(folder: Path) -> TrainingState:
         raise FocatError(f"{folder / _STATE}: does not hold the state of training; {remedy}") from None
 
 
-def optimizer_tensors(optimizer: torch.optim.Optimizer, parameters: dict[str, nn.Parameter]) -> dict[str, Tensor]:
-    """The optimizer's state, on the CPU, as `state.parameter` → tensor."""
+def optimizer_tensors(state: State, parameters: dict[str, nn.Parameter]) -> dict[str, Tensor]:
+    """An optimizer's state, on the CPU, as `state.parameter` → tensor."""
     return {
         f"{key}.{name}": value.detach().cpu().contiguous()
         for name, parameter in parameters.items()
-        for key, value in optimizer.state[parameter].items()
+        for key, value in state.get(parameter, {}).items()
     }
 
 
-def restore_optimizer(
-    optimizer: torch.optim.Optimizer, parameters: dict[str, nn.Parameter], tensors: dict[str, Tensor]
-) -> None:
-    """Load what `optimizer_tensors` returned into the optimizer."""
+def restore_optimizer(state: State, parameters: dict[str, nn.Parameter], tensors: dict[str, Tensor]) -> None:
+    """Load what `optimizer_tensors` returned into an optimizer's state."""
     for entry, value in tensors.items():
         key, _, name = entry.partition(".")
         if name in parameters:
-            state = optimizer.state[parameters[name]]
-            if key in state:
-                state[key].copy_(value)
+            known = state.setdefault(parameters[name], {})
+            if key in known:
+                known[key].copy_(value)
             else:
-                state[key] = value.to(parameters[name].device, copy=True)
+                known[key] = value.to(parameters[name].device, copy=True)
 
 
 def training_tensors(folder: Path) -> dict[str, Tensor]:

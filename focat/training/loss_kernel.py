@@ -26,9 +26,7 @@ def fused_losses_and_gradient(
     tokens, vocabulary = logits.shape
     smoothed, plain = (torch.empty(tokens, device=logits.device) for _ in range(2))
     whole = triton.next_power_of_2(vocabulary)
-    kernel, block, warps = (
-        (_whole_row, whole, _ROW_WARPS) if whole <= _MAX_ROW else (_row_in_blocks, _BLOCK, _WARPS)
-    )
+    kernel, block, warps = (_whole_row, whole, _ROW_WARPS) if whole <= _MAX_ROW else (_row_in_blocks, _BLOCK, _WARPS)
     kernel[(tokens,)](
         logits, labels, weights, smoothed, plain, logits.stride(0), vocabulary, smoothing, PAD, block, num_warps=warps
     )

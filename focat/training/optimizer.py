@@ -18,6 +18,7 @@ from focat.config.schema import TrainingSettings
 from focat.model import Transformer
 from focat.model.attention import CrossAttention, SelfAttention
 from focat.model.layers import FeedForward
+from focat.training.adam import Adam, State
 
 _MOMENTUM = 0.95
 _UPDATE_RMS = 0.2  # root mean square of an update of Adam's, in learning rates
@@ -30,7 +31,7 @@ def build_optimizer(
     model: Transformer,
     parameters: Mapping[str, nn.Parameter],
     compiled: bool = False,
-) -> torch.optim.Optimizer:
+) -> Adam | Muon:
     """Build the optimizer of `training.optimizer`.
 
     Args:
@@ -39,13 +40,13 @@ def build_optimizer(
         parameters: what is updated, by the names of the model's parameters.
         compiled: whether to compile what Muon computes for each entry.
     """
-    adam = {"betas": training.betas, "eps": training.epsilon, "weight_decay": training.weight_decay, "fused": True}
+    adam = training.betas, training.epsilon, training.weight_decay
     if training.optimizer == "adam":
-        return torch.optim.AdamW(parameters.values(), **adam)  # type: ignore[arg-type]
+        return Adam(parameters.values(), *adam)
     blocks = matrix_parameters(model)
     return Muon(
         {parameter: blocks[name] for name, parameter in parameters.items() if name in blocks},
-        torch.optim.AdamW([parameter for name, parameter in parameters.items() if name not in blocks], **adam),  # type: ignore[arg-type]
+        Adam([parameter for name, parameter in parameters.items() if name not in blocks], *adam),
         training.weight_decay,
         compiled,
     )
@@ -68,7 +69,7 @@ def matrix_parameters(model: Transformer) -> dict[str, int]:
     }
 
 
-class Muon(torch.optim.Optimizer):
+class Muon:
     """Updates matrices by Muon and all other parameters by Adam, whose groups and state are part of its own.
 
     Matrices of one shape are updated together, in a few launches: their momenta are one tensor, and views of it are
@@ -84,14 +85,14 @@ class Muon(torch.optim.Optimizer):
     def __init__(
         self,
         blocks: Mapping[nn.Parameter, int],
-        others: torch.optim.AdamW,
+        others: Adam,
         weight_decay: float = 0.0,
         compiled: bool = False,
     ) -> None:
-        super().__init__([{"params": list(blocks)}], {"lr": 1e-3, "weight_decay": weight_decay})
-        self.others = others
-        self.param_groups += others.param_groups
-        self.state = others.state
+        self.others, self.weight_decay = others, weight_decay
+        self.param_groups: list[dict[str, Any]] = [{"params": list(blocks), "lr": 1e-3}, *others.param_groups]
+        self.state: State = others.state | {parameter: {} for parameter in blocks}
+        self.found_inf: Tensor | None = None  # () on the device; where it is 1, a step changes nothing
         by_shape: dict[torch.Size, list[tuple[nn.Parameter, int]]] = {}
         for parameter, count in blocks.items():
             shape = torch.Size((parameter.shape[0] // count, *parameter.shape[1:]))
@@ -103,15 +104,16 @@ class Muon(torch.optim.Optimizer):
                 self.state[parameter]["momentum"] = buffer.view_as(parameter)
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
+    def step(self) -> None:
         """Update all parameters and their state; none where `found_inf` is 1."""
         group = self.param_groups[0]
-        infinite: Tensor = getattr(self, "found_inf", torch.zeros((), device=group["params"][0].device))
-        self.others.found_inf = infinite  # type: ignore[attr-defined]
-        self.others.step(closure)
+        found = self.found_inf
+        infinite = torch.zeros((), device=group["params"][0].device) if found is None else found
+        self.others.found_inf = infinite
+        self.others.step()
         finite = 1 - infinite
-        if group["weight_decay"]:
-            torch._foreach_mul_(group["params"], 1 - group["lr"] * group["weight_decay"] * finite)
+        if self.weight_decay:
+            torch._foreach_mul_(group["params"], 1 - group["lr"] * self.weight_decay * finite)
         for stack in self.stacks:
             stack.update(group["lr"], finite)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.fx.experimental._config
 from torch import Tensor, nn
 
 from focat.config.schema import ModelSettings, ObjectiveSettings, TrainingSettings
@@ -28,9 +27,11 @@ class TrainingStep(nn.Module):
         super().__init__()
         self.model, self.smoothing, self.chunk = model, objective.label_smoothing, objective.chunk_tokens
         self.kernel = fastest_kernel(model.output_weight.device, compiled)
-        if compiled:
+        if compiled and not packed:  # packed windows have kernels of their own
+            import torch.fx.experimental._config
+
             torch.fx.experimental._config.use_duck_shape = False  # equal lengths may differ in the next batch
-            model.compile_for_training(packed, _COMPILER)
+            model.compile_for_training(_COMPILER)
 
     def forward(self, source: Sequences, target: Sequences, discount: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The forward pass.

@@ -137,7 +137,7 @@ class Trainer:
         if processes.distributed:
             self.step = DistributedDataParallel(self.step)
             self.master_weights.reduce_in_float32(self.step)
-        elif self.state.packed and compiled and self.device.type == "cuda":
+        elif self.state.packed and self.device.type == "cuda":
             several = self.state.gradient_accumulation > 1
             self._captured = CapturedStep(self.step, self.master_weights, self._autocast, progress, several)
 
@@ -228,7 +228,7 @@ class Trainer:
         # An update whose gradient is not finite is skipped; decided on the device, so that nothing waits for it.
         infinite = (~torch.isfinite(norm)).float()
         self._skipped = torch.stack([self._skipped[0] + infinite, (self._skipped[1] + 1) * infinite])
-        self.optimizer.found_inf = infinite  # type: ignore[attr-defined]
+        self.optimizer.found_inf = infinite
         self.optimizer.step()
         self.master_weights.sync_working_weights()
         step_size = (1 - training.ema) * (1 - infinite)
@@ -337,7 +337,7 @@ class Trainer:
         self._skipped[0] = 0
         losses = self.processes.all_reduce_sum(self._losses.sums)
         if self.processes.is_main:
-            training = {**optimizer_tensors(self.optimizer, self.parameters), "losses": losses.cpu()}
+            training = {**optimizer_tensors(self.optimizer.state, self.parameters), "losses": losses.cpu()}
             weights = self.master_weights.to_cpu()
             if self.ema:  # the moving average is what is used; the weights themselves are only needed to resume
                 training |= {f"weight.{name}": tensor for name, tensor in weights.items()}
@@ -347,7 +347,7 @@ class Trainer:
 
     def _restore(self, stored: dict[str, Tensor]) -> None:
         optimizer = {entry: tensor for entry, tensor in stored.items() if not entry.startswith("weight.")}
-        restore_optimizer(self.optimizer, self.parameters, optimizer)
+        restore_optimizer(self.optimizer.state, self.parameters, optimizer)
         if self.processes.is_main:  # the stored sums are those of all processes
             self._losses = LossSums(stored["losses"].to(self.device))
         if self.ema:

@@ -74,7 +74,6 @@ def serve(address: str) -> None:
     """Import everything, then fork for each client."""
     import matplotlib.figure
     import sacrebleu  # noqa: F401
-    import torch
 
     import focat.analysis.analyse
     import focat.api
@@ -85,7 +84,6 @@ def serve(address: str) -> None:
     import focat.reporting.terminal.analysis
     import focat.training.trainer
 
-    torch.optim.AdamW([torch.zeros(1)])  # the first optimizer imports half of PyTorch
     with mock.patch.object(sys, "argv", ["focat", "config"]), redirect_stdout(io.StringIO()), suppress(SystemExit):
         focat.cli.main()  # the first command builds all commands
     matplotlib.figure.Figure().add_subplot().figure.savefig(io.BytesIO(), format="svg")  # the first plot reads fonts

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from focat.model import fused_layers, layers
+from focat.config.schema import WindowSettings
+from focat.corpus.vocabulary import PAD
+from focat.model import embeddings, fused_layers, layers, transformer
 from focat.training.mixed_precision import MasterWeights
+from focat.windows.corpus_windows import cut_windows
+from focat.windows.packing import gather_packed, packed_shape
 from tests.kernels import DEVICE, needs_kernels
-from tests.model.examples import pair, tiny
+from tests.model.examples import VOCABULARY, tiny
+from tests.windows.corpora import build_split
 
 CLOSE = {"atol": 4e-2, "rtol": 4e-2}  # bfloat16 has 8 bits
 
@@ -21,32 +27,52 @@ def draw(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, device=DEVICE, dtype=torch.bfloat16).requires_grad_()
 
 
+USES = [  # with a norm, which comes last; which of the two results are used
+    (False, False, (0, 1)),
+    (False, False, (0,)),
+    (True, False, (0, 1)),
+    (True, False, (0,)),
+    (True, False, (1,)),
+    (True, True, (0, 1)),
+    (True, True, (1,)),
+]
+
+
 @needs_kernels
 @pytest.mark.parametrize("rate", [0.0, 0.3])
-@pytest.mark.parametrize("outputs", [("total",), ("normalised",), ("total", "normalised")])
-@pytest.mark.parametrize("width", [64, 512])
+@pytest.mark.parametrize(("with_norm", "post", "used"), USES)
+@pytest.mark.parametrize(("width", "with_bias"), [(64, True), (512, False), (96, True), (20, True)])
 def test_sum_dropout_and_normalisation(
-    rate: float, outputs: tuple[str, ...], width: int, monkeypatch: pytest.MonkeyPatch
+    rate: float,
+    with_norm: bool,
+    post: bool,
+    used: tuple[int, ...],
+    width: int,
+    with_bias: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(fused_layers, "_PROGRAMS", 4)  # of which some have more rows than others
     torch.manual_seed(0)
     x, output, norm = draw(2, 7, width), draw(2, 7, width), nn.LayerNorm(width, device=DEVICE)
+    bias = draw(width) if with_bias else None
     nn.init.normal_(norm.weight)
     nn.init.normal_(norm.bias)
-    with_norm = "normalised" in outputs
     torch.manual_seed(1)
-    kept = fused_layers.add_dropout_norm(torch.zeros_like(x), torch.ones_like(x), rate)[0] > 0
+    kept = fused_layers.add_dropout_norm(torch.zeros_like(x), torch.ones_like(x), None, rate)[0] > 0
     torch.manual_seed(1)
-    total, normalised = fused_layers.add_dropout_norm(x, output, rate, norm if with_norm else None)
-    plain = {"total": x.float() + output.float() * kept / (1 - rate)}
-    plain["normalised"] = F.layer_norm(plain["total"], (width,), norm.weight, norm.bias)
-    fused = {"total": total, "normalised": normalised}
-    inputs = [x, output, *([norm.weight, norm.bias] if with_norm else [])]
-    factors = {name: torch.randn(total.shape, device=DEVICE) for name in outputs}
-    for name in outputs:
-        torch.testing.assert_close(fused[name].float(), plain[name], **CLOSE)  # type: ignore[union-attr]
+    fused = fused_layers.add_dropout_norm(x, output, bias, rate, norm if with_norm else None, post)
+    biased = output.float() + (0 if bias is None else bias.float())
+    total = x.float() + biased * kept / (1 - rate)
+    normalised = F.layer_norm(total, (width,), norm.weight, norm.bias) if with_norm else total
+    plain = normalised if post else total, normalised
+    inputs = [x, output, *([] if bias is None else [bias])]
+    if with_norm and (post or 1 in used):
+        inputs += [norm.weight, norm.bias]
+    factors = torch.randn(2, *total.shape, device=DEVICE)
+    for a, b in zip(fused, plain, strict=True):
+        torch.testing.assert_close(a.float(), b, **CLOSE)
     found, expected = (
-        torch.autograd.grad(sum((each[name].float() * factors[name]).sum() for name in outputs), inputs)  # type: ignore[arg-type, union-attr]
+        torch.autograd.grad(sum((each[i].float() * factors[i]).sum() for i in used), inputs)  # type: ignore[arg-type]
         for each in (fused, plain)
     )
     for a, b in zip(found, expected, strict=True):
@@ -55,14 +81,36 @@ def test_sum_dropout_and_normalisation(
 
 
 @needs_kernels
+@pytest.mark.parametrize("width", [64, 24])
+@pytest.mark.parametrize("rate", [0.0, 0.4])
+def test_embeddings(width: int, rate: float) -> None:
+    torch.manual_seed(0)
+    table, places = torch.randn(9, width, device=DEVICE).requires_grad_(), torch.randn(30, width, device=DEVICE)
+    tokens, positions = torch.randint(9, (2, 7), device=DEVICE), torch.randint(30, (2, 7), device=DEVICE)
+    tokens[:, -1] = PAD
+    x = fused_layers.embed(tokens, positions, table, places, rate)
+    whole = F.embedding(tokens, table, padding_idx=PAD) * math.sqrt(width) + places[positions]
+    kept = x != 0
+    assert rate > 0 or kept.all()
+    assert rate == 0 or 0.2 < (~kept).float().mean() < 0.6
+    expected = whole * kept / (1 - rate)
+    torch.testing.assert_close(x.float(), expected, **CLOSE)
+    factors = torch.randn_like(expected).bfloat16()
+    (found,) = torch.autograd.grad(x, table, factors)
+    (wanted,) = torch.autograd.grad(expected, table, factors.float())
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+    assert not found[PAD].any()
+
+
+@needs_kernels
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
 def test_dropout_keeps_its_share_and_is_seeded(rate: float) -> None:
     x, output = torch.zeros(64, 512, device=DEVICE, dtype=torch.bfloat16), draw(64, 512).detach().abs() + 1
     torch.manual_seed(3)
-    first, _ = fused_layers.add_dropout_norm(x, output, rate)
-    second, _ = fused_layers.add_dropout_norm(x, output, rate)
+    first, _ = fused_layers.add_dropout_norm(x, output, None, rate)
+    second, _ = fused_layers.add_dropout_norm(x, output, None, rate)
     torch.manual_seed(3)
-    again, _ = fused_layers.add_dropout_norm(x, output, rate)
+    again, _ = fused_layers.add_dropout_norm(x, output, None, rate)
     assert torch.equal(first, again)
     assert not torch.equal(first, second)
     for drawn in (first, second):
@@ -91,8 +139,8 @@ def test_linear_and_relu(rows: int, width: int, monkeypatch: pytest.MonkeyPatch)
         torch.testing.assert_close(a / b.abs().max(), b / b.abs().max(), **CLOSE)
 
 
-@pytest.mark.parametrize(("width", "fits"), [(2, False), (4, True), (64, True), (66, False), (96, False), (512, True)])
-def test_kernels_are_for_widths_that_are_powers_of_two(width: int, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("width", "fits"), [(2, False), (4, True), (64, True), (66, False), (96, True), (512, True)])
+def test_kernels_are_for_widths_of_four_quarters(width: int, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused_layers, "runs_kernels", lambda device: True)
     assert fused_layers.has_fused_layers(torch.zeros(3, width, dtype=torch.bfloat16)) == fits
     assert not fused_layers.has_fused_layers(torch.zeros(3, width))
@@ -101,25 +149,30 @@ def test_kernels_are_for_widths_that_are_powers_of_two(width: int, fits: bool, m
 @needs_kernels
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_a_model_with_kernels_is_as_exact_as_one_without(norm: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, target = (each.to(DEVICE) for each in pair())
+    rng = np.random.default_rng(0)
+    lengths = [[tuple(rng.integers(1, 9, 2)) for _ in range(n)] for n in (4, 1, 3)]
+    documents = [[tuple(rng.integers(6, VOCABULARY, n).tolist() for n in each) for each in some] for some in lengths]
+    windows = cut_windows(build_split(documents), WindowSettings(before=2, max_tokens=40))  # type: ignore[arg-type]
+    batch = gather_packed(windows, np.arange(len(windows)), packed_shape(windows, 200, 40)).to(DEVICE)
     used = []
-    for name in ("add_dropout_norm", "linear_relu"):
-        kernel = getattr(layers, name)
-        monkeypatch.setattr(layers, name, lambda *inputs, kernel=kernel: used.append(kernel) or kernel(*inputs))
+    for module, name in ((layers, "add_dropout_norm"), (layers, "linear_relu"), (transformer, "embed")):
+        kernel = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *inputs, kernel=kernel: used.append(kernel) or kernel(*inputs))
 
     def output_and_gradients(half: bool) -> list[torch.Tensor]:
         model = tiny(norm=norm, d_ff=32, encoder_layers=1, decoder_layers=1).float().to(DEVICE).train()
         MasterWeights(model, half)
         with torch.autocast(DEVICE, torch.bfloat16, enabled=half):
-            hidden = model(source, target)
-        output = hidden[target.segments >= 0].float()
+            hidden = model(batch.source, batch.target)
+        output = hidden[batch.target.segments >= 0].float()
         return [output.detach(), *torch.autograd.grad(output.sin().sum(), list(model.parameters()))]
 
     exact = output_and_gradients(half=False)
     assert not used
     found = output_and_gradients(half=True)
-    assert len(used) == (2 + 1) + (3 + 1)  # residual sums and a linear layer, of encoder and decoder
-    monkeypatch.setattr(layers, "has_fused_layers", lambda x: False)
+    assert len(used) == (1 + 2 + 1) + (1 + 3 + 1)  # embeddings, residual sums, a linear layer, of encoder and decoder
+    for module in (layers, embeddings):
+        monkeypatch.setattr(module, "has_fused_layers", lambda x: False)
     for a, b, c in zip(found, output_and_gradients(half=True), exact, strict=True):
         error, usual_error = (float((x - c).norm() / c.norm()) for x in (a, b))
         assert error < 0.03 + 3 * usual_error

@@ -49,7 +49,6 @@ def import_all() -> None:
     typer.main.get_command = lambda app: command  # it takes five times as long to build as most commands to run
     focat.config.loading.read_yaml = _remembered(focat.config.loading.read_yaml)
     torch.set_num_threads(1)
-    torch.optim.AdamW([torch.zeros(1)])  # the first optimizer imports half of PyTorch
 
 
 def _remembered(read_yaml: Callable[[Path], Any]) -> Callable[[Path], Any]:

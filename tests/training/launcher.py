@@ -88,12 +88,10 @@ class Command:
 
 
 def serve() -> None:
-    import torch
 
     import focat.cli
     import focat.experiments.command  # which needs nearly everything there is
 
-    torch.optim.AdamW([torch.zeros(1)])  # the first optimizer imports half of PyTorch
     for line in sys.stdin:
         kind, *question = json.loads(line)
         if kind == "start":

@@ -14,6 +14,7 @@ from focat.files import PARTIAL_SUFFIX
 from focat.model.stored_weights import read_weights
 from focat.progress import NULL_PROGRESS
 from focat.run import Run
+from focat.training.adam import Adam
 from focat.training.averaging import select_checkpoints
 from focat.training.checkpoints import (
     TrainingState,
@@ -66,20 +67,20 @@ def test_best_validation_is_the_earliest_of_equals() -> None:
 def test_optimizer_comes_back() -> None:
     """Another optimizer that is given the state makes the same next step."""
 
-    def step(model: torch.nn.Linear, optimizer: torch.optim.Optimizer, size: float) -> None:
-        optimizer.zero_grad()
+    def step(model: torch.nn.Linear, optimizer: Adam, size: float) -> None:
+        model.zero_grad()
         (size * model(torch.ones(1, 3)).square().sum()).backward()
         optimizer.step()
 
     torch.manual_seed(0)
     model, other = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)
+    optimizer = Adam(model.parameters(), (0.9, 0.98), 1e-8, 0.0)
     for size in (1.0, -0.3):
         step(model, optimizer, size)
     other.load_state_dict(model.state_dict())
-    others = torch.optim.AdamW(other.parameters(), lr=0.1, fused=True)
+    others = Adam(other.parameters(), (0.9, 0.98), 1e-8, 0.0)
     named, other_named = dict(model.named_parameters()), dict(other.named_parameters())
-    restore_optimizer(others, other_named, optimizer_tensors(optimizer, named))
+    restore_optimizer(others.state, other_named, optimizer_tensors(optimizer.state, named))
     step(model, optimizer, 2.0)
     step(other, others, 2.0)
     assert same_tensors(dict(model.named_parameters()), dict(other.named_parameters()))

@@ -16,6 +16,7 @@ from torch import nn
 from focat import hardware
 from focat.model import fused_layers
 from focat.model.packed_attention import packed_attention
+from focat.model.projected_attention import cross_attention, self_attention
 from focat.training.step import fastest_kernel
 from tests.model.test_packed_attention import example
 
@@ -73,14 +74,35 @@ def test_attention(width: int, precision: torch.dtype, launched: list[str]) -> N
     assert launched == ["attend", "query_gradients", "key_value_gradients"]
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.1, 0.5])
-def test_layers(rate: float, launched: list[str]) -> None:
-    x, output = (torch.randn(9, 512, dtype=torch.bfloat16, requires_grad=True) for _ in range(2))
-    total, normalised = fused_layers.add_dropout_norm(x, output, rate, nn.LayerNorm(512))
-    assert normalised is not None
-    (total + normalised).sum().backward()
-    fused_layers.add_dropout_norm(x, output, rate)[0].sum().backward()
-    assert launched == ["sum_and_norm", "sum_and_norm_backward"] * 2
+@pytest.mark.parametrize("width", [512, 768])
+@pytest.mark.parametrize("rate", [0.0, 0.1])
+def test_layers(rate: float, width: int, launched: list[str]) -> None:
+    x, output = (torch.randn(9, width, dtype=torch.bfloat16, requires_grad=True) for _ in range(2))
+    bias = torch.randn(width, dtype=torch.bfloat16, requires_grad=True)
+    for post in (False, True):
+        first, second = fused_layers.add_dropout_norm(x, output, bias, rate, nn.LayerNorm(width), post)
+        (first + second).sum().backward()
+    fused_layers.add_dropout_norm(x, output, None, rate)[0].sum().backward()
+    assert launched == ["sum_and_norm", "sum_and_norm_backward"] * 3
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1])
+def test_embeddings(rate: float, launched: list[str]) -> None:
+    table, places = torch.randn(9, 512, requires_grad=True), torch.randn(9, 512)
+    fused_layers.embed(torch.arange(9), torch.arange(9), table, places, rate).sum().backward()
+    assert launched == ["embed", "embed_backward"]
+
+
+@pytest.mark.parametrize("cross", [False, True])
+def test_projected_attention(cross: bool, launched: list[str]) -> None:
+    x = torch.randn(70, 512, dtype=torch.bfloat16, requires_grad=True)
+    first, second = (nn.Linear(512, 512 * n, dtype=torch.bfloat16) for n in ((1, 2) if cross else (3, 3)))
+    mask = example([70], [70], not cross, 0)
+    if cross:
+        cross_attention(x, first, x, second, 8, mask).sum().backward()
+    else:
+        self_attention(x, first, 8, mask).sum().backward()
+    assert launched == ["attend", "query_gradients", "key_value_gradients"]
 
 
 @pytest.mark.parametrize(

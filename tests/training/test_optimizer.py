@@ -8,10 +8,11 @@ from torch import Tensor, nn
 
 from focat.config.schema import ModelSettings, TrainingSettings, WindowSettings
 from focat.model import Transformer
+from focat.training.adam import Adam
 from focat.training.optimizer import Muon, build_optimizer, matrix_parameters, orthogonalize
 
 RATE, DECAY = 0.02, 0.1
-NOTHING_ELSE = torch.optim.AdamW([nn.Parameter(torch.zeros(1))], fused=True)
+NOTHING_ELSE = Adam([], (0.9, 0.98), 1e-8, 0.0)
 
 
 def model(**settings: object) -> Transformer:

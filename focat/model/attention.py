@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from focat.model.decode_attention import can_decode, decode_attention
 from focat.model.packed_attention import PackedMask, packed_attention
 from focat.model.positions import RotaryAngles, apply_rope
+from focat.model.tree_attention import TreeMask, can_attend, tree_attention
 
 # cuDNN's kernels are planned anew for every shape, which takes longer than they save where windows differ in length.
 torch.backends.cuda.enable_cudnn_sdp(False)
@@ -36,7 +37,7 @@ def attend(
     queries: Tensor,
     keys: Tensor,
     values: Tensor,
-    mask: Tensor | None,
+    mask: Tensor | TreeMask | None,
     causal: bool = False,
     dropout: float = 0.0,
     weights_out: WeightsOut | None = None,
@@ -45,7 +46,7 @@ def attend(
 
     Args:
         queries, keys, values: (windows, heads, length, head width).
-        mask: True where a query sees a key; broadcast to (windows, heads, queries, keys).
+        mask: True where a query sees a key; broadcast to (windows, heads, queries, keys). Or the columns it sees.
         causal: without a mask, each query sees itself and what came before.
         dropout: probability of dropping an attention weight.
         weights_out: if given, the weights are computed explicitly and appended to it.
@@ -53,6 +54,10 @@ def attend(
     Returns:
         (windows, heads, queries, head width).
     """
+    if isinstance(mask, TreeMask):
+        if weights_out is None and not dropout and can_attend(queries, keys, values):
+            return tree_attention(queries, keys, values, mask)
+        mask = mask.mask
     if weights_out is None and not dropout and mask is not None and can_decode(queries, keys, values, mask):
         return decode_attention(queries, keys, values, mask)
     if weights_out is None:
@@ -107,7 +112,7 @@ class SelfAttention(nn.Module):
     def forward(
         self,
         x: Tensor,
-        mask: Tensor | PackedMask | None,
+        mask: Tensor | PackedMask | TreeMask | None,
         rope: RotaryAngles | None,
         cache: LayerKV | None = None,
         weights_out: WeightsOut | None = None,
@@ -117,7 +122,7 @@ class SelfAttention(nn.Module):
 
         Args:
             x: (windows, length, width).
-            mask: True where a query sees a key; None for causal attention. Or the mask of packed windows.
+            mask: True where a query sees a key; None for causal attention. Or the mask of packed windows, or of a tree.
             rope: angles by which queries and keys are rotated.
             cache: keys and values of earlier tokens; those of x are added to it.
             weights_out: if given, the attention weights are appended to it.
@@ -139,6 +144,7 @@ class SelfAttention(nn.Module):
         if cache is not None:
             keys, values = cache.append(keys, values)
         if last_only:
+            assert not isinstance(mask, TreeMask)
             queries, mask = queries[:, :, -1:], None if mask is None else mask[..., -1:, :]
         dropout = self.dropout if self.training else 0.0
         attended = attend(queries, keys, values, mask, causal=mask is None, dropout=dropout, weights_out=weights_out)
@@ -170,7 +176,7 @@ class CrossAttention(nn.Module):
         return output
 
     def forward(
-        self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor, weights_out: WeightsOut | None = None
+        self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | TreeMask, weights_out: WeightsOut | None = None
     ) -> Tensor:
         """Attend from x, (windows, length, width), to the source; the output has the same shape."""
         (queries,) = split_heads(self.q_proj(x), self.heads, 1)

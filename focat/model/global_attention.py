@@ -17,6 +17,7 @@ from focat.model.context import Gate
 from focat.model.masks import GatedMask
 from focat.model.packed_attention import PackedMask
 from focat.model.positions import RotaryAngles
+from focat.model.tree_attention import TreeMask
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def attend_to_self(
     own: SelfAttention,
     window: GlobalSelfAttention | None,
     x: Tensor,
-    mask: Tensor | PackedMask | GatedMask | None,
+    mask: Tensor | PackedMask | TreeMask | GatedMask | None,
     rope: RotaryAngles | None,
     cache: LayerKV | None = None,
     global_cache: LayerKV | None = None,
@@ -74,7 +75,7 @@ def attend_to_source(
     x: Tensor,
     keys_values: tuple[Tensor, Tensor],
     global_keys_values: tuple[Tensor, Tensor] | None,
-    mask: Tensor | GatedMask,
+    mask: Tensor | TreeMask | GatedMask,
     weights_out: WeightsOut | None = None,
 ) -> Tensor:
     """Attention of a layer to the source: one, or two and their gate; see `CrossAttention`."""

@@ -27,6 +27,7 @@ from focat.model.global_attention import (
 from focat.model.masks import GatedMask
 from focat.model.packed_attention import PackedMask
 from focat.model.positions import RotaryAngles
+from focat.model.tree_attention import TreeMask
 
 ContextPlace = Literal["parallel", "serial"]
 KeysValues = tuple[Tensor, Tensor]
@@ -252,8 +253,8 @@ class DecoderLayer(nn.Module):
         cache: LayerKV,
         cross_keys: Tensor,
         cross_values: Tensor,
-        mask: Tensor | GatedMask,
-        cross_mask: Tensor | GatedMask,
+        mask: Tensor | TreeMask | GatedMask,
+        cross_mask: Tensor | TreeMask | GatedMask,
         rope: RotaryAngles | None,
         last_only: bool = False,
         context: LayerContext | None = None,
@@ -268,6 +269,7 @@ class DecoderLayer(nn.Module):
         global_cache, global_source = (None, None) if global_kv is None else (global_kv.target, global_kv.source)
         attended = attend_to_self(own, window, residual.pre(x), mask, rope, cache, global_cache, last_only=last_only)
         if last_only:
+            assert not isinstance(cross_mask, TreeMask)
             x = x[:, -1:]
             cross_mask = cross_mask.last() if isinstance(cross_mask, GatedMask) else cross_mask[..., -1:, :]
         keys_values = cross_keys, cross_values
@@ -279,7 +281,7 @@ class DecoderLayer(nn.Module):
         attended: Tensor,
         keys_values: KeysValues,
         global_keys_values: KeysValues | None,
-        mask: Tensor | GatedMask,
+        mask: Tensor | TreeMask | GatedMask,
         weights_out: WeightsOut | None = None,
         context: LayerContext | None = None,
     ) -> Tensor:

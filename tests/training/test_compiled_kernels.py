@@ -16,6 +16,7 @@ from torch import nn
 from focat import hardware
 from focat.model import fused_layers
 from focat.model.packed_attention import packed_attention
+from focat.model.tree_attention import TreeMask, tree_attention
 from focat.training.step import fastest_kernel
 from tests.model.test_packed_attention import example
 
@@ -71,6 +72,16 @@ def test_attention(width: int, precision: torch.dtype, launched: list[str]) -> N
     qkv = torch.randn(70, 3, 4, width, dtype=precision, requires_grad=True)
     packed_attention(qkv, example([70], [70], True, 2)).sum().backward()
     assert launched == ["attend", "query_gradients", "key_value_gradients"]
+
+
+@pytest.mark.parametrize(
+    ("launched", "width", "queries"), [(86, 64, 4), (86, 128, 16), (90, 64, 4), (90, 16, 1)], indirect=["launched"]
+)
+def test_tree_attention(width: int, queries: int, launched: list[str]) -> None:
+    keys, values = torch.randn(2, 3, 8, 70, width, dtype=torch.bfloat16)
+    mask = TreeMask.of(torch.ones(3, 1, 1, 70, dtype=torch.bool), queries)
+    tree_attention(keys[:, :, :queries], keys, values, mask)
+    assert launched == ["list_columns", "attend"]
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.1, 0.5])

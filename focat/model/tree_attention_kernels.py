@@ -1,0 +1,79 @@
+"""The Triton kernels of `tree_attention`: which columns a window sees, attention to them, and new keys and values."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit(do_not_specialize=["columns", "queries"])  # type: ignore[untyped-decorator, unused-ignore]
+def list_columns(  # type: ignore[no-untyped-def]
+    mask, entries, counts, columns, queries, window_stride, query_stride, column_stride,
+    QUERIES: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """A window: the columns that any query sees, in their order, and in the upper 16 bits which queries these are."""
+    window = tl.program_id(0).to(tl.int64)
+    query = tl.arange(0, QUERIES)[:, None]
+    rows = mask + window * window_stride + query * query_stride
+    listed = entries + window * columns
+    count = 0
+    for start in range(0, columns, BLOCK):
+        column = start + tl.arange(0, BLOCK)
+        inside = (query < queries) & (column < columns)[None, :]
+        seen = tl.load(rows + column[None, :] * column_stride, mask=inside, other=0)
+        bits = tl.sum(tl.where(seen != 0, 1 << query, 0), 0)
+        used = (bits != 0).to(tl.int32)
+        place = count + tl.cumsum(used, 0) - 1
+        tl.store(listed + place, (bits << 16) | column, mask=used != 0)
+        count += tl.sum(used, 0)
+    tl.store(counts + window, count)
+
+
+@triton.jit(do_not_specialize=["columns", "queries", "groups"])  # type: ignore[untyped-decorator, unused-ignore]
+def attend(  # type: ignore[no-untyped-def]
+    queries_in, keys, values, entries, counts, output, scale, columns, queries, groups,
+    query_window, query_head, query_row, key_window, key_head, key_column, value_window, value_head, value_column,
+    output_window, output_row,
+    QUERIES: tl.constexpr, HEADS: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """A window, some of its heads side by side.
+
+    A row is a query of one head. It is zero at the entries of other heads, so one product serves all heads, and the
+    least number of rows that tensor cores take is made of different heads instead of padding.
+    """
+    window = (tl.program_id(0) // groups).to(tl.int64)
+    first = (tl.program_id(0) % groups) * HEADS
+    row, entry = tl.arange(0, ROWS), tl.arange(0, HEADS * WIDTH)
+    query, row_head = row % QUERIES, row // QUERIES
+    head, within = entry // WIDTH, entry % WIDTH
+    own = ((query < queries) & (row_head < HEADS))[:, None] & (row_head[:, None] == head[None, :])  # (rows, entries)
+    part = queries_in + window * query_window + (first + head) * query_head + within
+    looking = tl.load(part[None, :] + query[:, None] * query_row, mask=own, other=0.0)
+    listed = entries + window * columns
+    count = tl.load(counts + window)
+    key_part = keys + window * key_window + (first + head) * key_head + within
+    value_part = values + window * value_window + (first + head) * value_head + within
+    highest = tl.full([ROWS], float("-inf"), tl.float32)
+    total = tl.zeros([ROWS], tl.float32)
+    summed = tl.zeros([ROWS, HEADS * WIDTH], tl.float32)
+    for start in range(0, count, BLOCK):
+        place = start + tl.arange(0, BLOCK)
+        listing = tl.load(listed + place, mask=place < count, other=0)  # 0: no query sees it
+        column = (listing & 0xFFFF)[:, None]
+        used = (place < count)[:, None]  # (block, 1)
+        key = tl.load(key_part[None, :] + column * key_column, mask=used, other=0.0)
+        value = tl.load(value_part[None, :] + column * value_column, mask=used, other=0.0)
+        visible = ((listing[None, :] >> (16 + query[:, None])) & 1) != 0  # (rows, block)
+        scores = tl.dot(looking, tl.trans(key), input_precision="ieee") * scale
+        scores = tl.where(visible, scores, float("-inf"))
+        higher = tl.maximum(highest, tl.max(scores, 1))
+        reference = tl.where(higher == float("-inf"), 0.0, higher)
+        weights = tl.exp2(scores - reference[:, None])
+        kept = tl.exp2(highest - reference)
+        total = total * kept + tl.sum(weights, 1)
+        summed = summed * kept[:, None]
+        summed = tl.dot(weights.to(value.dtype), value, summed, input_precision="ieee")
+        highest = higher
+    result = summed / tl.where(total > 0, total, 1.0)[:, None]
+    target = output + window * output_window + query[:, None] * output_row + (first * WIDTH + entry)[None, :]
+    tl.store(target, result.to(output.dtype.element_ty), mask=own)

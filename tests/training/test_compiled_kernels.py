@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from focat import hardware
+from focat.decoding.selection import TopTokens
 from focat.model import fused_layers
 from focat.model.packed_attention import packed_attention
 from focat.model.tree_attention import TreeMask, tree_attention
@@ -98,6 +99,14 @@ def test_layers(rate: float, launched: list[str]) -> None:
 def test_loss(vocabulary: int, precision: torch.dtype, launched: list[str]) -> None:
     logits, labels = torch.randn(3, vocabulary, dtype=precision), torch.tensor([7, 8, 9])
     fastest_kernel(logits.device, compiled=False)(logits, labels, torch.ones(3), 0.1)
+    assert launched == ["_one_row"]
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "precision", "count"), [(32_000, torch.bfloat16, 8), (250_001, torch.float32, 32)]
+)
+def test_top_tokens(vocabulary: int, precision: torch.dtype, count: int, launched: list[str]) -> None:
+    TopTokens.of(torch.randn(2, 1, vocabulary, dtype=precision), count)
     assert launched == ["_one_row"]
 
 

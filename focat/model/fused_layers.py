@@ -1,8 +1,8 @@
-"""What surrounds the matrix products of a layer in training, in few passes over memory, for GPUs.
+"""What surrounds the matrix products of a layer, in few passes over memory, for GPUs.
 
 `add_dropout_norm`: dropout, the residual sum and layer normalisation. `linear_relu`: the first half of a feed-forward
-block. Backward passes also add up the gradients of weights and biases while a row is at hand. `Residual` and
-`FeedForward` have the same in plain torch, for all other devices.
+block. Backward passes also add up the gradients of weights and biases while a row is at hand. `add_norm` is for
+translation, without a gradient. `Residual` and `FeedForward` have the same in plain torch, for all other devices.
 """
 
 from __future__ import annotations
@@ -26,6 +26,21 @@ def has_fused_layers(x: Tensor) -> bool:
     """Whether the kernels can compute with tensors such as x, (…, width)."""
     width = x.shape[-1]
     return runs_kernels(x.device) and x.dtype == torch.bfloat16 and width >= 4 and width & (width - 1) == 0
+
+
+def add_norm(x: Tensor, output: Tensor, norm: nn.LayerNorm, with_sum: bool) -> tuple[Tensor, Tensor]:
+    """x + output and its layer normalisation, or the latter twice, in the shape and type of x; there is no gradient."""
+    from focat.model import layer_kernels  # imports Triton, some 80 MB
+
+    x, output = x.contiguous(), output.contiguous()
+    rows, width = x.numel() // x.shape[-1], x.shape[-1]
+    total, normalised = torch.empty_like(x) if with_sum else None, torch.empty_like(x)
+    layer_kernels.sum_and_norm[(-(-rows // _ROWS),)](
+        x, output, norm.weight, norm.bias, total, normalised, None, None, None, None, rows, 1.0, 0, norm.eps,
+        QUARTER=width // 4, ROWS=_ROWS, ROUNDS=_ROUNDS, DROPOUT=False, NORM=True, TOTAL=with_sum, STATISTICS=False,
+        num_warps=_WARPS,
+    )  # fmt: skip
+    return normalised if total is None else total, normalised
 
 
 def add_dropout_norm(
@@ -55,7 +70,8 @@ def _add_dropout_norm(
     layer_kernels.sum_and_norm[(-(-rows // _ROWS),)](
         x, output, weight, bias, *outputs, seed, rows, 1 / (1 - rate),
         int(rate * (1 << 32)), epsilon,
-        QUARTER=width // 4, ROWS=_ROWS, ROUNDS=_ROUNDS, DROPOUT=rate > 0, NORM=weight is not None, num_warps=_WARPS,
+        QUARTER=width // 4, ROWS=_ROWS, ROUNDS=_ROUNDS, DROPOUT=rate > 0, NORM=weight is not None,
+        TOTAL=True, STATISTICS=True, num_warps=_WARPS,
     )  # fmt: skip
     return outputs
 

@@ -8,17 +8,18 @@ import triton.language as tl
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def _add_part(  # type: ignore[no-untyped-def]
-    x, output, total, kept, place, inside, random, threshold, scale, DROPOUT: tl.constexpr
+    x, output, total, kept, place, inside, random, threshold, scale, DROPOUT: tl.constexpr, TOTAL: tl.constexpr
 ):
-    """Store one quarter of the columns of the sum; return it as it was stored."""
+    """Store one quarter of the columns of the sum, if it is needed; return it as it is stored."""
     value = tl.load(output + place, mask=inside, other=0.0).to(tl.float32)
     if DROPOUT:
         keep = random.to(tl.uint32, bitcast=True) >= threshold
         tl.store(kept + place, keep, mask=inside)
         value = tl.where(keep, value * scale, 0.0)
     added = tl.load(x + place, mask=inside, other=0.0).to(tl.float32) + value
-    rounded = added.to(total.dtype.element_ty)
-    tl.store(total + place, rounded, mask=inside)
+    rounded = added.to(x.dtype.element_ty)
+    if TOTAL:
+        tl.store(total + place, rounded, mask=inside)
     return rounded.to(tl.float32)
 
 
@@ -34,7 +35,7 @@ def _norm_part(  # type: ignore[no-untyped-def]
 def sum_and_norm(  # type: ignore[no-untyped-def]
     x, output, weight, bias, total, normalised, kept, means, inverse_deviations, seed, rows, scale, threshold,
     epsilon, QUARTER: tl.constexpr, ROWS: tl.constexpr, ROUNDS: tl.constexpr, DROPOUT: tl.constexpr,
-    NORM: tl.constexpr,
+    NORM: tl.constexpr, TOTAL: tl.constexpr, STATISTICS: tl.constexpr,
 ):  # fmt: skip
     row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, QUARTER)
     inside = (row < rows)[:, None]
@@ -43,17 +44,18 @@ def sum_and_norm(  # type: ignore[no-untyped-def]
     if DROPOUT:  # four random numbers at a time, one for each quarter of the columns
         where = row[:, None] * QUARTER + column[None, :]
         first, second, third, fourth = tl.randint4x(tl.load(seed), where, ROUNDS)
-    a = _add_part(x, output, total, kept, place, inside, first, threshold, scale, DROPOUT)
-    b = _add_part(x, output, total, kept, place + QUARTER, inside, second, threshold, scale, DROPOUT)
-    c = _add_part(x, output, total, kept, place + 2 * QUARTER, inside, third, threshold, scale, DROPOUT)
-    d = _add_part(x, output, total, kept, place + 3 * QUARTER, inside, fourth, threshold, scale, DROPOUT)
+    a = _add_part(x, output, total, kept, place, inside, first, threshold, scale, DROPOUT, TOTAL)
+    b = _add_part(x, output, total, kept, place + QUARTER, inside, second, threshold, scale, DROPOUT, TOTAL)
+    c = _add_part(x, output, total, kept, place + 2 * QUARTER, inside, third, threshold, scale, DROPOUT, TOTAL)
+    d = _add_part(x, output, total, kept, place + 3 * QUARTER, inside, fourth, threshold, scale, DROPOUT, TOTAL)
     if NORM:
         mean = (tl.sum(a + b + c + d, 1) / (4 * QUARTER))[:, None]
         squares = (a - mean) * (a - mean) + (b - mean) * (b - mean)
         squares += (c - mean) * (c - mean) + (d - mean) * (d - mean)
         inverse = tl.rsqrt(tl.sum(squares, 1) / (4 * QUARTER) + epsilon)
-        tl.store(means + row, tl.sum(mean, 1), mask=row < rows)
-        tl.store(inverse_deviations + row, inverse, mask=row < rows)
+        if STATISTICS:  # the backward pass needs them
+            tl.store(means + row, tl.sum(mean, 1), mask=row < rows)
+            tl.store(inverse_deviations + row, inverse, mask=row < rows)
         inverse = inverse[:, None]
         _norm_part(a, weight, bias, normalised, place, column, inside, mean, inverse)
         _norm_part(b, weight, bias, normalised, place + QUARTER, column + QUARTER, inside, mean, inverse)

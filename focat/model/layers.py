@@ -9,13 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from focat.config.schema import ModelSettings
 from focat.model.attention import CrossAttention, LayerKV, SelfAttention, WeightsOut, init_blocks
 from focat.model.context import ContextAttention, ContextKeys
-from focat.model.fused_layers import add_dropout_norm, has_fused_layers, linear_relu
+from focat.model.fused_layers import add_dropout_norm, add_norm, has_fused_layers, linear_relu
 from focat.model.global_attention import (
     GlobalCrossAttention,
     GlobalKV,
@@ -56,6 +57,8 @@ class Residual(nn.Module):
         norm = self if not self.norm_first else following
         if self.training and has_fused_layers(x):
             total, normalised = add_dropout_norm(x, output, self.dropout.p, None if norm is None else norm.norm)
+        elif norm is not None and not self.training and _fuses_inference(x, output):
+            total, normalised = add_norm(x, output, norm.norm, with_sum=self.norm_first)
         else:
             total = x + self.dropout(output)
             normalised = None if norm is None else norm.normalise(total)
@@ -66,6 +69,11 @@ class Residual(nn.Module):
         """Normalise in float32, and return x's type: under autocast, half the bytes between blocks."""
         normalised: Tensor = self.norm(x)
         return normalised.to(x.dtype)
+
+
+def _fuses_inference(x: Tensor, other: Tensor) -> bool:
+    """Whether kernels without a gradient can compute with x and another tensor; under autocast, types may differ."""
+    return not torch.is_grad_enabled() and x.dtype == other.dtype and has_fused_layers(x)
 
 
 class FeedForward(nn.Module):
@@ -83,12 +91,18 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Transform each token of x, (windows, length, width); the output has the same shape."""
-        if self.training and self.activation == "relu" and not self.dropout.p and has_fused_layers(x):
+        if self.activation == "relu" and self._is_fused(x):
             hidden = linear_relu(x, self.up_proj)
         else:
             hidden = self._activate(self.up_proj(x))
         output: Tensor = self.down_proj(self.dropout(hidden))
         return output
+
+    def _is_fused(self, x: Tensor) -> bool:
+        """Whether a kernel computes linear layer and relu at once."""
+        if self.training:
+            return not self.dropout.p and has_fused_layers(x)
+        return isinstance(self.up_proj, nn.Linear) and _fuses_inference(x, self.up_proj.weight)
 
     def _activate(self, hidden: Tensor) -> Tensor:
         """(windows, length, d_ff); for swiglu, the input is twice as wide."""

@@ -95,6 +95,13 @@ def test_layers(rate: float, launched: list[str]) -> None:
     assert launched == ["sum_and_norm", "sum_and_norm_backward"] * 2
 
 
+@pytest.mark.parametrize("with_sum", [True, False])
+def test_layers_in_translation(with_sum: bool, launched: list[str]) -> None:
+    x, output = torch.randn(2, 9, 512, dtype=torch.bfloat16)
+    fused_layers.add_norm(x, output, nn.LayerNorm(512, dtype=torch.bfloat16), with_sum)
+    assert launched == ["sum_and_norm"]
+
+
 @pytest.mark.parametrize(("vocabulary", "precision"), [(37, torch.float32), (32_000, torch.bfloat16)])
 def test_loss(vocabulary: int, precision: torch.dtype, launched: list[str]) -> None:
     logits, labels = torch.randn(3, vocabulary, dtype=precision), torch.tensor([7, 8, 9])

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from focat.model.decode_attention import can_decode, decode_attention
 from focat.model.packed_attention import PackedMask, packed_attention
 from focat.model.positions import RotaryAngles, apply_rope
-from focat.model.tree_attention import TreeMask, can_attend, tree_attention
+from focat.model.tree_attention import TreeMask, append_nodes, can_append, can_attend, tree_attention
 
 # cuDNN's kernels are planned anew for every shape, which takes longer than they save where windows differ in length.
 torch.backends.cuda.enable_cudnn_sdp(False)
@@ -89,11 +89,14 @@ class LayerKV:
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Write new keys and values, (windows, heads, new, head width); return all, (windows, heads, columns, …)."""
-        for cached, new in ((self.keys, keys), (self.values, values)):
-            if isinstance(self.write_columns, slice):
-                cached[:, self.write_columns] = new.transpose(1, 2)
-            else:
-                cached.index_copy_(1, self.write_columns, new.transpose(1, 2))
+        if not isinstance(self.write_columns, slice) and can_append(self.keys, keys, values):
+            append_nodes(self.keys, self.values, self.write_columns, keys, values)
+        else:
+            for cached, new in ((self.keys, keys), (self.values, values)):
+                if isinstance(self.write_columns, slice):
+                    cached[:, self.write_columns] = new.transpose(1, 2)
+                else:
+                    cached.index_copy_(1, self.write_columns, new.transpose(1, 2))
         return self.keys[:, : self.columns].transpose(1, 2), self.values[:, : self.columns].transpose(1, 2)
 
 

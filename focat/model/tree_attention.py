@@ -20,6 +20,7 @@ MAX_QUERIES = 16  # of a window; with more, products of large matrices are as fa
 _MAX_COLUMNS = 1 << 16  # an entry of the list has 16 bits for a column, and 16 for the queries that see it
 _LEAST_QUERIES = 4  # fewer are padded: one kernel serves greedy search and a beam of four
 _ROWS = 16  # of tensor cores, queries times heads
+_MAX_ENTRIES = 4096  # of a column, all heads together, that a program copies
 _MAX_HEAD_BYTES = 256  # a width of 128 in half precision
 _LIST = {"BLOCK": 256, "num_warps": 2}
 _ATTEND = {"BLOCK": 32, "num_warps": 4, "num_stages": 3}
@@ -95,13 +96,16 @@ def can_attend(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
     )
 
 
-def tree_attention(queries: Tensor, keys: Tensor, values: Tensor, mask: TreeMask) -> Tensor:
+def tree_attention(
+    queries: Tensor, keys: Tensor, values: Tensor, mask: TreeMask, together: int | None = None
+) -> Tensor:
     """Scaled dot-product attention; zero where a query sees nothing.
 
     Args:
         queries: (windows, heads, queries, head width), at most `MAX_QUERIES`.
         keys, values: (windows, heads, columns, head width).
         mask: which columns are seen.
+        together: heads of a program; by default, as many as fill the rows of tensor cores.
 
     Returns:
         (windows, heads, queries, head width), a view of (windows, queries, heads, head width).
@@ -110,15 +114,50 @@ def tree_attention(queries: Tensor, keys: Tensor, values: Tensor, mask: TreeMask
 
     windows, heads, count, width = queries.shape
     padded = _padded(count)
-    together = next(group for group in (16, 8, 4, 2, 1) if group * padded <= _ROWS and heads % group == 0)
+    together = together or next(group for group in (4, 2, 1) if group * padded <= _ROWS and heads % group == 0)
     groups = heads // together
     output = torch.empty((windows, count, heads, width), dtype=queries.dtype, device=queries.device)
     tree_attention_kernels.attend[(windows * groups,)](
         queries, keys, values, mask.entries, mask.counts, output, _LOG2_E / math.sqrt(width), mask.mask.shape[3],
         count, groups, *queries.stride()[:3], *keys.stride()[:3], *values.stride()[:3], *output.stride()[:2],
-        QUERIES=padded, HEADS=together, ROWS=_ROWS, WIDTH=width, **_ATTEND,
+        QUERIES=padded, HEADS=together, ROWS=max(_ROWS, together * padded), WIDTH=width, **_ATTEND,
     )  # fmt: skip
     return output.transpose(1, 2)
+
+
+def can_append(cached: Tensor, keys: Tensor, values: Tensor) -> bool:
+    """Whether `append_nodes` writes these, (windows, heads, new, width), into (windows, capacity, heads, width)."""
+    _, heads, new, width = keys.shape
+    return (
+        runs_kernels(cached.device)
+        and new <= MAX_QUERIES
+        and heads * width <= _MAX_ENTRIES
+        and width & (width - 1) == 0
+        and cached.stride()[2:] == (width, 1)
+        and cached.dtype == keys.dtype == values.dtype
+        and all(each.stride(3) == 1 for each in (keys, values))
+        and not torch.is_grad_enabled()
+    )
+
+
+def append_nodes(
+    cached_keys: Tensor, cached_values: Tensor, write_columns: Tensor, keys: Tensor, values: Tensor
+) -> None:
+    """Write new keys and values, (windows, heads, new, head width), into the same columns of all windows of a cache.
+
+    Args:
+        cached_keys, cached_values: (windows, capacity, heads, head width).
+        write_columns: (new,) where they go.
+    """
+    from focat.model import tree_attention_kernels
+
+    windows, heads, new, width = keys.shape
+    entries = 1 << (heads * width - 1).bit_length()
+    tree_attention_kernels.append_nodes[(windows,)](
+        keys, values, cached_keys, cached_values, write_columns, new, heads, *keys.stride()[:3], *values.stride()[:3],
+        *cached_keys.stride()[:2], *cached_values.stride()[:2], NEW=_padded(new), ENTRIES=entries, WIDTH=width,
+        num_warps=4,
+    )  # fmt: skip
 
 
 def _padded(queries: int) -> int:

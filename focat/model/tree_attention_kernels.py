@@ -1,4 +1,4 @@
-"""The Triton kernels of `tree_attention`: which columns a window sees, attention to them, and new keys and values."""
+"""The Triton kernels of `tree_attention`: which columns a window sees, attention to them, and writing new ones."""
 
 from __future__ import annotations
 
@@ -77,3 +77,22 @@ def attend(  # type: ignore[no-untyped-def]
     result = summed / tl.where(total > 0, total, 1.0)[:, None]
     target = output + window * output_window + query[:, None] * output_row + (first * WIDTH + entry)[None, :]
     tl.store(target, result.to(output.dtype.element_ty), mask=own)
+
+
+@triton.jit(do_not_specialize=["new", "heads"])  # type: ignore[untyped-decorator, unused-ignore]
+def append_nodes(  # type: ignore[no-untyped-def]
+    keys, values, cached_keys, cached_values, write_columns, new, heads,
+    key_window, key_head, key_row, value_window, value_head, value_row,
+    cached_key_window, cached_key_column, cached_value_window, cached_value_column,
+    NEW: tl.constexpr, ENTRIES: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """A window: new keys and values, head by head, into the columns of a cache, whose heads lie side by side."""
+    window = tl.program_id(0).to(tl.int64)
+    node, entry = tl.arange(0, NEW)[:, None], tl.arange(0, ENTRIES)[None, :]
+    head, within = entry // WIDTH, entry % WIDTH
+    inside = (node < new) & (head < heads)
+    column = tl.load(write_columns + node, mask=node < new, other=0).to(tl.int32)
+    key = tl.load(keys + window * key_window + node * key_row + head * key_head + within, mask=inside)
+    value = tl.load(values + window * value_window + node * value_row + head * value_head + within, mask=inside)
+    tl.store(cached_keys + window * cached_key_window + column * cached_key_column + entry, key, mask=inside)
+    tl.store(cached_values + window * cached_value_window + column * cached_value_column + entry, value, mask=inside)

@@ -13,7 +13,7 @@ from focat.decoding.engine import Engine
 from focat.decoding.requests import Request
 from focat.model import attention as attention_module
 from focat.model import tree_attention as tree_module
-from focat.model.tree_attention import TreeMask, lists_columns, tree_attention
+from focat.model.tree_attention import TreeMask, append_nodes, can_append, lists_columns, tree_attention
 from focat.windows.segments import decoder_input
 from tests.kernels import DEVICE, needs_kernels
 from tests.model.examples import pair, tiny, window
@@ -153,3 +153,20 @@ def test_a_search_with_the_kernels_finds_the_same(monkeypatch: pytest.MonkeyPatc
         assert [hypothesis.tokens for hypothesis in found] == [hypothesis.tokens for hypothesis in plain]
         for a, b in zip(found, plain, strict=True):
             assert a.score == pytest.approx(b.score, abs=1e-4)
+
+
+@needs_kernels
+@pytest.mark.parametrize(("heads", "new", "width"), [(8, 4, 64), (3, 1, 16), (6, 11, 32)])
+@pytest.mark.parametrize("precision", [torch.bfloat16, torch.float32])
+def test_new_keys_and_values(heads: int, new: int, width: int, precision: torch.dtype) -> None:
+    torch.manual_seed(0)
+    qkv = torch.randn(3, new, 3, heads, width, device=DEVICE).to(precision).permute(2, 0, 3, 1, 4)
+    rotated = qkv[1].contiguous()  # as keys may be, with other strides than values
+    columns = torch.arange(5, 5 + new, device=DEVICE)
+    cache = torch.randn(2, 3, 20, heads, width, device=DEVICE).to(precision)
+    expected = cache.clone()
+    expected[:, :, 5 : 5 + new] = qkv[1:].transpose(2, 3)
+    with torch.no_grad():
+        assert can_append(cache[0], rotated, qkv[2])
+        append_nodes(cache[0], cache[1], columns, rotated, qkv[2])
+    assert torch.equal(cache, expected)

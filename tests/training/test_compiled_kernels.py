@@ -17,7 +17,7 @@ from focat import hardware
 from focat.decoding.selection import TopTokens
 from focat.model import fused_layers
 from focat.model.packed_attention import packed_attention
-from focat.model.tree_attention import TreeMask, tree_attention
+from focat.model.tree_attention import TreeMask, append_nodes, tree_attention
 from focat.training.step import fastest_kernel
 from tests.model.test_packed_attention import example
 
@@ -82,7 +82,8 @@ def test_tree_attention(width: int, queries: int, launched: list[str]) -> None:
     keys, values = torch.randn(2, 3, 8, 70, width, dtype=torch.bfloat16)
     mask = TreeMask.of(torch.ones(3, 1, 1, 70, dtype=torch.bool), queries)
     tree_attention(keys[:, :, :queries], keys, values, mask)
-    assert launched == ["list_columns", "attend"]
+    append_nodes(*torch.zeros(2, 3, 70, 8, width), torch.arange(queries), keys[:, :, :queries], values[:, :, :queries])
+    assert launched == ["list_columns", "attend", "append_nodes"]
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.1, 0.5])

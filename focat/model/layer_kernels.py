@@ -31,7 +31,7 @@ def _norm_part(  # type: ignore[no-untyped-def]
     tl.store(normalised + place, scaled.to(normalised.dtype.element_ty), mask=inside)
 
 
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+@triton.jit(do_not_specialize=["rows"])  # type: ignore[untyped-decorator, unused-ignore]
 def sum_and_norm(  # type: ignore[no-untyped-def]
     x, output, weight, bias, total, normalised, kept, means, inverse_deviations, seed, rows, scale, threshold,
     epsilon, QUARTER: tl.constexpr, ROWS: tl.constexpr, ROUNDS: tl.constexpr, DROPOUT: tl.constexpr,

@@ -6,7 +6,9 @@ import triton
 import triton.language as tl
 
 
-@triton.jit(do_not_specialize=["columns", "queries"])  # type: ignore[untyped-decorator, unused-ignore]
+@triton.jit(  # type: ignore[untyped-decorator, unused-ignore]
+    do_not_specialize=["columns", "queries", "window_stride", "query_stride"]
+)
 def list_columns(  # type: ignore[no-untyped-def]
     mask, entries, counts, columns, queries, window_stride, query_stride, column_stride,
     QUERIES: tl.constexpr, BLOCK: tl.constexpr,

@@ -201,7 +201,7 @@ class ModelRunner:
         of_windows = [of_model.view(windows, -1, of_model.shape[-1]) for of_model in hidden]
         if not search.phrases and not settings.sample:
             return within_limits(partial(beam_topk, self._top_tokens(of_windows).expand_beams(self.beam)))
-        logits = self._logits(of_windows).repeat(1, self.beam // of_windows[0].shape[1], 1)
+        logits = self._logits(of_windows).float().repeat(1, self.beam // of_windows[0].shape[1], 1)
         if search.phrases:
             return partial(search.phrases.select, logits)
         return within_limits(partial(sample, logits, search.uniforms, settings.temperature, settings.top_p))
@@ -215,10 +215,10 @@ class ModelRunner:
 
     def _logits(self, hidden: Sequence[Tensor]) -> Tensor:
         """Logits of the next token, (windows, hypotheses, vocabulary), up to a constant; models are averaged evenly."""
-        logits = [project(of_model).float() for project, of_model in zip(self.projections, hidden, strict=True)]
+        logits = [project(of_model) for project, of_model in zip(self.projections, hidden, strict=True)]
         if len(logits) == 1:
             return logits[0]
-        return torch.stack([of_model.log_softmax(-1) for of_model in logits]).logsumexp(0)
+        return torch.stack([of_model.float().log_softmax(-1) for of_model in logits]).logsumexp(0)
 
     # ------------------------------------------------------------------------------------------------ state
 

@@ -11,7 +11,11 @@ from torch import Tensor
 
 from focat.corpus.vocabulary import END, SEPARATOR, SPECIALS
 from focat.decoding.constraints import Limits, NextTokenMask, next_token_mask
+from focat.hardware import runs_kernels
 
+LANES = 1024  # of the vocabulary, of which the kernel keeps a maximum each, see `top_tokens_kernel`
+_MAX_FUSED = 64  # words that the kernel finds, one after the other
+_MAX_CANDIDATES = 8192  # that it has in registers
 _BLOCK = 128  # vocabulary entries whose maximum is compared first, see `top_words`
 
 
@@ -43,7 +47,12 @@ class TopTokens:
 
     @classmethod
     def of(cls, logits: Tensor, count: int) -> TopTokens:
-        """Of these logits, (windows, beam, vocabulary), which are overwritten."""
+        """Of these logits, (windows, beam, vocabulary), which may be overwritten."""
+        if has_top_tokens_kernel(logits, count):
+            from focat.decoding.top_tokens_kernel import fused_top_tokens  # imports Triton, some 80 MB
+
+            return cls(*fused_top_tokens(logits, count, LANES))
+        logits = logits.float()
         normaliser: Tensor | float
         if logits.is_cuda:
             normaliser = logits.logsumexp(-1, keepdim=True)  # (windows, beam, 1)
@@ -61,6 +70,20 @@ class TopTokens:
     def expand_beams(self, beam: int) -> TopTokens:
         """The same for `beam` hypotheses, in place of one to a window."""
         return TopTokens(*(tensor.expand(-1, beam, -1) for tensor in (self.closing, self.words, self.ids)))
+
+
+def has_top_tokens_kernel(logits: Tensor, count: int) -> bool:
+    """Whether a kernel finds so many words of these logits, (…, vocabulary); each of its lanes must have a word."""
+    vocabulary = logits.shape[-1]
+    depth = 1 << (-(-vocabulary // LANES) - 1).bit_length()
+    return (
+        runs_kernels(logits.device)
+        and logits.dtype in (torch.bfloat16, torch.float16, torch.float32)
+        and 0 < count <= _MAX_FUSED
+        and vocabulary >= 2 * LANES
+        and depth * (1 << (count - 1).bit_length()) <= _MAX_CANDIDATES
+        and logits.numel() > 0
+    )
 
 
 # candidates that end with END, and candidates that continue

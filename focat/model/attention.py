@@ -16,6 +16,7 @@ from focat.model import projected_attention
 from focat.model.decode_attention import can_decode, decode_attention
 from focat.model.packed_attention import PackedMask, packed_attention
 from focat.model.positions import RotaryAngles, apply_rope
+from focat.model.tree_attention import TreeMask, append_nodes, can_append, can_attend, tree_attention
 
 # cuDNN's kernels are planned anew for every shape, which takes longer than they save where windows differ in length.
 torch.backends.cuda.enable_cudnn_sdp(False)
@@ -37,7 +38,7 @@ def attend(
     queries: Tensor,
     keys: Tensor,
     values: Tensor,
-    mask: Tensor | None,
+    mask: Tensor | TreeMask | None,
     causal: bool = False,
     dropout: float = 0.0,
     weights_out: WeightsOut | None = None,
@@ -46,7 +47,7 @@ def attend(
 
     Args:
         queries, keys, values: (windows, heads, length, head width).
-        mask: True where a query sees a key; broadcast to (windows, heads, queries, keys).
+        mask: True where a query sees a key; broadcast to (windows, heads, queries, keys). Or the columns it sees.
         causal: without a mask, each query sees itself and what came before.
         dropout: probability of dropping an attention weight.
         weights_out: if given, the weights are computed explicitly and appended to it.
@@ -54,6 +55,10 @@ def attend(
     Returns:
         (windows, heads, queries, head width).
     """
+    if isinstance(mask, TreeMask):
+        if weights_out is None and not dropout and can_attend(queries, keys, values):
+            return tree_attention(queries, keys, values, mask)
+        mask = mask.mask
     if weights_out is None and not dropout and mask is not None and can_decode(queries, keys, values, mask):
         return decode_attention(queries, keys, values, mask)
     if weights_out is None:
@@ -85,11 +90,14 @@ class LayerKV:
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Write new keys and values, (windows, heads, new, head width); return all, (windows, heads, columns, …)."""
-        for cached, new in ((self.keys, keys), (self.values, values)):
-            if isinstance(self.write_columns, slice):
-                cached[:, self.write_columns] = new.transpose(1, 2)
-            else:
-                cached.index_copy_(1, self.write_columns, new.transpose(1, 2))
+        if not isinstance(self.write_columns, slice) and can_append(self.keys, keys, values):
+            append_nodes(self.keys, self.values, self.write_columns, keys, values)
+        else:
+            for cached, new in ((self.keys, keys), (self.values, values)):
+                if isinstance(self.write_columns, slice):
+                    cached[:, self.write_columns] = new.transpose(1, 2)
+                else:
+                    cached.index_copy_(1, self.write_columns, new.transpose(1, 2))
         return self.keys[:, : self.columns].transpose(1, 2), self.values[:, : self.columns].transpose(1, 2)
 
 
@@ -108,7 +116,7 @@ class SelfAttention(nn.Module):
     def forward(
         self,
         x: Tensor,
-        mask: Tensor | None,
+        mask: Tensor | TreeMask | None,
         rope: RotaryAngles | None,
         cache: LayerKV | None = None,
         weights_out: WeightsOut | None = None,
@@ -118,7 +126,7 @@ class SelfAttention(nn.Module):
 
         Args:
             x: (windows, length, width).
-            mask: True where a query sees a key; None for causal attention.
+            mask: True where a query sees a key; None for causal attention. Or the mask of a tree.
             rope: angles by which queries and keys are rotated.
             cache: keys and values of earlier tokens; those of x are added to it.
             weights_out: if given, the attention weights are appended to it.
@@ -134,6 +142,7 @@ class SelfAttention(nn.Module):
         if cache is not None:
             keys, values = cache.append(keys, values)
         if last_only:
+            assert not isinstance(mask, TreeMask)
             queries, mask = queries[:, :, -1:], None if mask is None else mask[..., -1:, :]
         dropout = self.dropout if self.training else 0.0
         attended = attend(queries, keys, values, mask, causal=mask is None, dropout=dropout, weights_out=weights_out)
@@ -184,7 +193,7 @@ class CrossAttention(nn.Module):
         return F.linear(attended[None], self.out_proj.weight)
 
     def forward(
-        self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor, weights_out: WeightsOut | None = None
+        self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | TreeMask, weights_out: WeightsOut | None = None
     ) -> Tensor:
         """Attend from x, (windows, length, width), to the source; the output has the same shape."""
         (queries,) = split_heads(self.q_proj(x), self.heads, 1)

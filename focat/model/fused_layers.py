@@ -1,9 +1,9 @@
-"""What surrounds the matrix products of a layer in training, in few passes over memory, for GPUs.
+"""What surrounds the matrix products of a layer, in few passes over memory, for GPUs.
 
 `add_dropout_norm`: bias, dropout, the residual sum and layer normalisation. `linear_relu`: the first half of a
 feed-forward block. `embed`: embeddings of tokens and positions, and dropout. Backward passes also add up the gradients
-of weights and biases while a row is at hand. `Residual`, `FeedForward` and `sum_embeddings` have the same in plain
-torch, for all other devices.
+of weights and biases while a row is at hand. `add_norm` is for translation, without a gradient. `Residual`,
+`FeedForward` and `sum_embeddings` have the same in plain torch, for all other devices.
 """
 
 from __future__ import annotations
@@ -27,6 +27,21 @@ _ROUNDS = 7  # of Philox; the fewest that pass all tests of randomness (Salmon e
 def has_fused_layers(x: Tensor) -> bool:
     """Whether the kernels can compute with tensors such as x, (…, width)."""
     return runs_kernels(x.device) and x.dtype == torch.bfloat16 and x.shape[-1] % 4 == 0
+
+
+def add_norm(x: Tensor, output: Tensor, norm: nn.LayerNorm, with_sum: bool) -> tuple[Tensor, Tensor]:
+    """x + output and its layer normalisation, or the latter twice, in the shape and type of x; there is no gradient."""
+    from focat.model import layer_kernels  # imports Triton, some 80 MB
+
+    x, output = x.contiguous(), output.contiguous()
+    rows, width = x.numel() // x.shape[-1], x.shape[-1]
+    total, normalised = torch.empty_like(x) if with_sum else None, torch.empty_like(x)
+    layer_kernels.sum_and_norm[(-(-rows // _ROWS),)](
+        x, output, None, norm.weight, norm.bias, total, normalised, None, None, None, None, rows, 1.0, 0, norm.eps,
+        **_widths(width), ROWS=_ROWS, ROUNDS=_ROUNDS, DROPOUT=False, NORM=True, BIAS=False, TOTAL=with_sum,
+        STATISTICS=False, num_warps=_WARPS,
+    )  # fmt: skip
+    return normalised if total is None else total, normalised
 
 
 def add_dropout_norm(
@@ -93,7 +108,7 @@ class _AddDropoutNorm(torch.autograd.Function):
             x, output, bias, weight, norm_bias, total, normalised, kept, mean, inverse_deviation, _seed(x, rate), rows,
             *_dropout(rate), epsilon,
             **_widths(width), ROWS=_ROWS, ROUNDS=_ROUNDS, DROPOUT=dropout, NORM=norm, BIAS=bias is not None,
-            num_warps=_WARPS,
+            TOTAL=True, STATISTICS=True, num_warps=_WARPS,
         )  # fmt: skip
         ctx.save_for_backward(total, kept, mean, inverse_deviation, weight)
         ctx.rate, ctx.post, ctx.bias_type = rate, post and norm, None if bias is None else bias.dtype

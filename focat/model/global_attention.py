@@ -17,6 +17,7 @@ from focat.model.context import Gate
 from focat.model.masks import GatedMask
 from focat.model.packed_attention import PackedMask
 from focat.model.positions import RotaryAngles
+from focat.model.tree_attention import TreeMask
 
 Unbiased = tuple[Tensor, Tensor | None]
 """The output of a block of a layer, and the bias to add to it, if it is not in it."""
@@ -52,7 +53,7 @@ def attend_to_self(
     own: SelfAttention,
     window: GlobalSelfAttention | None,
     x: Tensor,
-    mask: Tensor | GatedMask | None,
+    mask: Tensor | TreeMask | GatedMask | None,
     rope: RotaryAngles | None,
     cache: LayerKV | None = None,
     global_cache: LayerKV | None = None,
@@ -77,7 +78,7 @@ def attend_to_source(
     x: Tensor,
     keys_values: tuple[Tensor, Tensor],
     global_keys_values: tuple[Tensor, Tensor] | None,
-    mask: Tensor | GatedMask,
+    mask: Tensor | TreeMask | GatedMask,
     weights_out: WeightsOut | None = None,
 ) -> Tensor:
     """Attention of a layer to the source: one, or two and their gate; see `CrossAttention`."""

@@ -24,9 +24,9 @@ def _is_kept(random, threshold):  # type: ignore[no-untyped-def]
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def _add_part(  # type: ignore[no-untyped-def]
     x, output, bias, total, kept, place, column, inside, real, random, threshold, scale,
-    DROPOUT: tl.constexpr, BIAS: tl.constexpr,
+    DROPOUT: tl.constexpr, BIAS: tl.constexpr, TOTAL: tl.constexpr,
 ):  # fmt: skip
-    """Store one quarter of the columns of the sum; return it as it was stored."""
+    """Store one quarter of the columns of the sum, if it is needed; return it as it is stored."""
     value = tl.load(output + place, mask=inside, other=0.0).to(tl.float32)
     if BIAS:
         value += tl.load(bias + column, mask=real, other=0.0).to(tl.float32)[None, :]
@@ -35,8 +35,9 @@ def _add_part(  # type: ignore[no-untyped-def]
         tl.store(kept + place, keep, mask=inside)
         value = tl.where(keep, value * scale, 0.0)
     added = tl.load(x + place, mask=inside, other=0.0).to(tl.float32) + value
-    rounded = added.to(total.dtype.element_ty)
-    tl.store(total + place, rounded, mask=inside)
+    rounded = added.to(x.dtype.element_ty)
+    if TOTAL:
+        tl.store(total + place, rounded, mask=inside)
     return rounded.to(tl.float32)
 
 
@@ -49,11 +50,11 @@ def _norm_part(  # type: ignore[no-untyped-def]
     tl.store(normalised + place, scaled.to(normalised.dtype.element_ty), mask=inside)
 
 
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+@triton.jit(do_not_specialize=["rows"])  # type: ignore[untyped-decorator, unused-ignore]
 def sum_and_norm(  # type: ignore[no-untyped-def]
     x, output, output_bias, weight, bias, total, normalised, kept, means, inverse_deviations, seed, rows, scale,
     threshold, epsilon, QUARTER: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr, ROUNDS: tl.constexpr,
-    DROPOUT: tl.constexpr, NORM: tl.constexpr, BIAS: tl.constexpr,
+    DROPOUT: tl.constexpr, NORM: tl.constexpr, BIAS: tl.constexpr, TOTAL: tl.constexpr, STATISTICS: tl.constexpr,
 ):  # fmt: skip
     row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     real = column < QUARTER
@@ -63,19 +64,19 @@ def sum_and_norm(  # type: ignore[no-untyped-def]
     if DROPOUT:
         first, second, third, fourth = _random(seed, row, column, QUARTER, ROUNDS)
     a = _add_part(
-        x, output, output_bias, total, kept, place, column, inside, real, first, threshold, scale, DROPOUT, BIAS
+        x, output, output_bias, total, kept, place, column, inside, real, first, threshold, scale, DROPOUT, BIAS, TOTAL
     )
     b = _add_part(
         x, output, output_bias, total, kept, place + QUARTER, column + QUARTER, inside, real, second, threshold,
-        scale, DROPOUT, BIAS,
+        scale, DROPOUT, BIAS, TOTAL,
     )  # fmt: skip
     c = _add_part(
         x, output, output_bias, total, kept, place + 2 * QUARTER, column + 2 * QUARTER, inside, real, third, threshold,
-        scale, DROPOUT, BIAS,
+        scale, DROPOUT, BIAS, TOTAL,
     )  # fmt: skip
     d = _add_part(
         x, output, output_bias, total, kept, place + 3 * QUARTER, column + 3 * QUARTER, inside, real, fourth,
-        threshold, scale, DROPOUT, BIAS,
+        threshold, scale, DROPOUT, BIAS, TOTAL,
     )  # fmt: skip
     if NORM:
         sums = tl.sum(tl.where(inside, a + b + c + d, 0.0), 1)
@@ -84,8 +85,9 @@ def sum_and_norm(  # type: ignore[no-untyped-def]
         squares += (c - mean) * (c - mean) + (d - mean) * (d - mean)
         squares = tl.where(inside, squares, 0.0)
         inverse = tl.rsqrt(tl.sum(squares, 1) / (4 * QUARTER) + epsilon)
-        tl.store(means + row, tl.sum(mean, 1), mask=row < rows)
-        tl.store(inverse_deviations + row, inverse, mask=row < rows)
+        if STATISTICS:  # the backward pass needs them
+            tl.store(means + row, tl.sum(mean, 1), mask=row < rows)
+            tl.store(inverse_deviations + row, inverse, mask=row < rows)
         inverse = inverse[:, None]
         _norm_part(a, weight, bias, normalised, place, column, inside, real, mean, inverse)
         _norm_part(b, weight, bias, normalised, place + QUARTER, column + QUARTER, inside, real, mean, inverse)

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from focat.config.schema import ModelSettings
 from focat.model.attention import CrossAttention, LayerKV, SelfAttention, WeightsOut, init_blocks
 from focat.model.context import ContextAttention, ContextKeys
-from focat.model.fused_layers import add_dropout_norm, has_fused_layers, linear_relu
+from focat.model.fused_layers import add_dropout_norm, add_norm, has_fused_layers, linear_relu
 from focat.model.global_attention import (
     GlobalCrossAttention,
     GlobalKV,
@@ -31,6 +32,7 @@ from focat.model.global_attention import (
 from focat.model.masks import GatedMask
 from focat.model.packed_attention import PackedMask
 from focat.model.positions import RotaryAngles
+from focat.model.tree_attention import TreeMask
 
 ContextPlace = Literal["parallel", "serial"]
 KeysValues = tuple[Tensor, Tensor]
@@ -59,8 +61,12 @@ class Residual(nn.Module):
             The sum, and the input of the block of the following residual connection.
         """
         norm = self._norm(following)
-        total = x + self.dropout(output)
-        normalised = None if norm is None else norm.normalise(total)
+        normalised: Tensor | None
+        if norm is not None and not self.training and _fuses_inference(x, output):
+            total, normalised = add_norm(x, output, norm.norm, with_sum=self.norm_first)
+        else:
+            total = x + self.dropout(output)
+            normalised = None if norm is None else norm.normalise(total)
         following_input = total if normalised is None else normalised
         return total if self.norm_first else following_input, following_input
 
@@ -83,6 +89,11 @@ class Residual(nn.Module):
         return normalised.to(x.dtype)
 
 
+def _fuses_inference(x: Tensor, other: Tensor) -> bool:
+    """Whether kernels without a gradient can compute with x and another tensor; under autocast, types may differ."""
+    return not torch.is_grad_enabled() and x.dtype == other.dtype and has_fused_layers(x)
+
+
 class FeedForward(nn.Module):
     """Position-wise feed-forward block. For swiglu, `up_proj` is the gate's matrix and the other, stacked."""
 
@@ -98,11 +109,16 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Transform each token of x, (windows, length, width); the output has the same shape."""
-        output: Tensor = self.down_proj(self.dropout(self._activate(self.up_proj(x))))
+        fused = self.activation == "relu" and not self.training and isinstance(self.up_proj, nn.Linear)
+        if fused and _fuses_inference(x, self.up_proj.weight):
+            hidden = linear_relu(x, self.up_proj)
+        else:
+            hidden = self._activate(self.up_proj(x))
+        output: Tensor = self.down_proj(self.dropout(hidden))
         return output
 
     def packed(self, x: Tensor) -> Unbiased:
-        """The same of packed windows, in training, with the bias of the output apart."""
+        """The same of packed windows, with the bias of the output apart."""
         if self.training and self.activation == "relu" and not self.dropout.p and has_fused_layers(x):
             hidden = linear_relu(x, self.up_proj)
         else:
@@ -293,8 +309,8 @@ class DecoderLayer(nn.Module):
         cache: LayerKV,
         cross_keys: Tensor,
         cross_values: Tensor,
-        mask: Tensor | GatedMask,
-        cross_mask: Tensor | GatedMask,
+        mask: Tensor | TreeMask | GatedMask,
+        cross_mask: Tensor | TreeMask | GatedMask,
         rope: RotaryAngles | None,
         last_only: bool = False,
         context: LayerContext | None = None,
@@ -309,6 +325,7 @@ class DecoderLayer(nn.Module):
         global_cache, global_source = (None, None) if global_kv is None else (global_kv.target, global_kv.source)
         attended = attend_to_self(own, window, residual.pre(x), mask, rope, cache, global_cache, last_only=last_only)
         if last_only:
+            assert not isinstance(cross_mask, TreeMask)
             x = x[:, -1:]
             cross_mask = cross_mask.last() if isinstance(cross_mask, GatedMask) else cross_mask[..., -1:, :]
         keys_values = cross_keys, cross_values
@@ -320,7 +337,7 @@ class DecoderLayer(nn.Module):
         attended: Tensor,
         keys_values: KeysValues,
         global_keys_values: KeysValues | None,
-        mask: Tensor | GatedMask,
+        mask: Tensor | TreeMask | GatedMask,
         weights_out: WeightsOut | None = None,
         context: LayerContext | None = None,
     ) -> Tensor:

@@ -50,6 +50,7 @@ from focat.model.positions import (
     shifted_positions,
     sinusoids,
 )
+from focat.model.tree_attention import TreeMask, tree_masks
 from focat.windows.batch import BLOCK, PackedSequences, PaddedSequences, Sequences
 from focat.windows.segments import decoder_input, segments_of, tree_segments
 
@@ -373,8 +374,12 @@ class Transformer(nn.Module):
         )
         inputs = cache.append(tokens, columns, branches)
         layers = len(self.decoder)
+        masks: Sequence[Tensor | TreeMask | GatedMask]
         masks = layer_masks(self.settings, layers, inputs.query_segments, inputs.key_segments, inputs.mask, "decoder")
+        cross_masks: Sequence[Tensor | TreeMask | GatedMask]
         cross_masks = self._cross_masks(cache.source, cache.current[:, None] - inputs.query_segments)
+        if new == 1 and not last_only:
+            masks, cross_masks = tree_masks(masks, embedded.x), tree_masks(cross_masks, embedded.x)
         context_keys = ContextKeys.of(cache.source) if self._context_attentions else None
         x, context = embedded.x, None
         row = layers  # of the cache, where what follows the layers' own keys and values is read

@@ -17,7 +17,7 @@ from focat.training.mixed_precision import MasterWeights
 from focat.windows.corpus_windows import cut_windows
 from focat.windows.packing import gather_packed, packed_shape
 from tests.kernels import DEVICE, needs_kernels
-from tests.model.examples import VOCABULARY, tiny
+from tests.model.examples import VOCABULARY, pair, tiny
 from tests.windows.corpora import build_split
 
 CLOSE = {"atol": 4e-2, "rtol": 4e-2}  # bfloat16 has 8 bits
@@ -103,6 +103,20 @@ def test_embeddings(width: int, rate: float) -> None:
 
 
 @needs_kernels
+@pytest.mark.parametrize("with_sum", [True, False])
+@pytest.mark.parametrize("width", [64, 512])
+def test_sum_and_normalisation_without_a_gradient(width: int, with_sum: bool) -> None:
+    torch.manual_seed(0)
+    x, output = draw(3, 5, width).detach(), draw(3, width, 5).detach().transpose(1, 2)
+    norm = nn.LayerNorm(width, device=DEVICE, dtype=torch.bfloat16).requires_grad_(False)
+    nn.init.normal_(norm.weight)
+    nn.init.normal_(norm.bias)
+    total, normalised = fused_layers.add_norm(x, output, norm, with_sum)
+    torch.testing.assert_close(normalised, norm(x + output), **CLOSE)
+    torch.testing.assert_close(total, x + output if with_sum else normalised, **CLOSE)
+
+
+@needs_kernels
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
 def test_dropout_keeps_its_share_and_is_seeded(rate: float) -> None:
     x, output = torch.zeros(64, 512, device=DEVICE, dtype=torch.bfloat16), draw(64, 512).detach().abs() + 1
@@ -144,6 +158,42 @@ def test_kernels_are_for_widths_of_four_quarters(width: int, fits: bool, monkeyp
     monkeypatch.setattr(fused_layers, "runs_kernels", lambda device: True)
     assert fused_layers.has_fused_layers(torch.zeros(3, width, dtype=torch.bfloat16)) == fits
     assert not fused_layers.has_fused_layers(torch.zeros(3, width))
+
+
+@needs_kernels
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("precision", [torch.bfloat16, torch.float32])
+def test_translation_with_kernels_is_as_exact(
+    precision: torch.dtype, norm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = (each.to(DEVICE) for each in pair())
+    used = []
+    for name in ("add_norm", "linear_relu"):
+        kernel = getattr(layers, name)
+        monkeypatch.setattr(
+            layers, name, lambda *inputs, kernel=kernel, **more: used.append(1) or kernel(*inputs, **more)
+        )
+    model = tiny(norm=norm, d_ff=32, encoder_layers=1, decoder_layers=2).to(DEVICE)
+    real = target.segments >= 0
+    with torch.no_grad():
+        exact = model.float()(source, target)[real]
+        assert not used
+        model.to(precision)
+        found = model(source, target)[real].float()
+        # linear layers, and sums that a norm follows in their layer: with pre-norm, all but the last
+        assert len(used) == (precision is torch.bfloat16) * (1 + 2 + (2 + 2 * 3 if norm == "post" else 1 + 2 * 2))
+        monkeypatch.setattr(layers, "has_fused_layers", lambda x: False)
+        usual = model(source, target)[real].float()
+    error, usual_error = (float((each - exact).norm() / exact.norm()) for each in (found, usual))
+    assert error < 0.01 + 2 * usual_error
+
+
+@needs_kernels
+def test_what_has_a_gradient_is_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "add_norm", None)
+    model = tiny().bfloat16().to(DEVICE)
+    source, target = (each.to(DEVICE) for each in pair())
+    assert model(source, target).requires_grad
 
 
 @needs_kernels

@@ -14,9 +14,11 @@ import torch
 from torch import nn
 
 from focat import hardware
+from focat.decoding.selection import TopTokens
 from focat.model import fused_layers
 from focat.model.packed_attention import packed_attention
 from focat.model.projected_attention import cross_attention, self_attention
+from focat.model.tree_attention import TreeMask, append_nodes, tree_attention
 from focat.training.step import fastest_kernel
 from tests.model.test_packed_attention import example
 
@@ -74,6 +76,24 @@ def test_attention(width: int, precision: torch.dtype, launched: list[str]) -> N
     assert launched == ["attend", "query_gradients", "key_value_gradients"]
 
 
+@pytest.mark.parametrize(
+    ("launched", "width", "queries"), [(86, 64, 4), (86, 128, 16), (90, 64, 4), (90, 16, 1)], indirect=["launched"]
+)
+def test_tree_attention(width: int, queries: int, launched: list[str]) -> None:
+    keys, values = torch.randn(2, 3, 8, 70, width, dtype=torch.bfloat16)
+    mask = TreeMask.of(torch.ones(3, 1, 1, 70, dtype=torch.bool), queries)
+    tree_attention(keys[:, :, :queries], keys, values, mask)
+    append_nodes(*torch.zeros(2, 3, 70, 8, width), torch.arange(queries), keys[:, :, :queries], values[:, :, :queries])
+    assert launched == ["list_columns", "attend", "append_nodes"]
+
+
+@pytest.mark.parametrize("with_sum", [True, False])
+def test_layers_in_translation(with_sum: bool, launched: list[str]) -> None:
+    x, output = torch.randn(2, 9, 512, dtype=torch.bfloat16)
+    fused_layers.add_norm(x, output, nn.LayerNorm(512, dtype=torch.bfloat16), with_sum)
+    assert launched == ["sum_and_norm"]
+
+
 @pytest.mark.parametrize("width", [512, 768])
 @pytest.mark.parametrize("rate", [0.0, 0.1])
 def test_layers(rate: float, width: int, launched: list[str]) -> None:
@@ -118,6 +138,14 @@ def test_loss(vocabulary: int, precision: torch.dtype, kernel: str, launched: li
     logits, labels = torch.randn(3, vocabulary, dtype=precision), torch.tensor([7, 8, 9])
     fastest_kernel(logits.device, compiled=False)(logits, labels, torch.ones(3), 0.1)
     assert launched == [kernel]
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "precision", "count"), [(32_000, torch.bfloat16, 8), (250_001, torch.float32, 32)]
+)
+def test_top_tokens(vocabulary: int, precision: torch.dtype, count: int, launched: list[str]) -> None:
+    TopTokens.of(torch.randn(2, 1, vocabulary, dtype=precision), count)
+    assert launched == ["_one_row"]
 
 
 @pytest.mark.parametrize("width", [300, 2048])

@@ -151,7 +151,7 @@ class SelfAttention(nn.Module):
     def packed(self, x: Tensor, mask: PackedMask, rope: RotaryAngles | None) -> Tensor:
         """Attend inside packed windows x, (1, length, width), without the bias of the output, for its caller to add."""
         if rope is None and projected_attention.has_projected_attention(x, self.qkv_proj, self.heads):
-            attended = projected_attention.self_attention(x[0], self.qkv_proj, self.heads, mask)
+            attended = projected_attention.self_attention(x.flatten(0, 1), self.qkv_proj, self.heads, mask)
         else:
             qkv = self.qkv_proj(x)
             if rope is not None:
@@ -185,7 +185,7 @@ class CrossAttention(nn.Module):
         """Attend from packed windows x, (1, length, width), to the encoded sources, without the bias of the output."""
         if projected_attention.has_projected_attention(x, self.q_proj, self.heads):
             attended = projected_attention.cross_attention(
-                x[0], self.q_proj, encoded[0], self.kv_proj, self.heads, mask
+                x.flatten(0, 1), self.q_proj, encoded.flatten(0, 1), self.kv_proj, self.heads, mask
             )
         else:
             queries = _packed_heads(self.q_proj(x), self.heads, 1)

@@ -1,9 +1,9 @@
-"""The Triton kernels of `packed_attention`: forward pass, gradients of queries, gradients of keys and values.
+"""The Triton kernels of `packed_attention`: forward pass and gradients.
 
-The grid is (blocks, groups of heads). A program takes one block of a window and visits the blocks of the other side.
-Most windows are a single block on both sides: then the program of the keys computes all gradients, so that queries,
-keys and values are read once. With SUMS, the gradients of each block are also summed over its tokens: their total is
-the gradient of the bias of the projection that made queries, keys and values.
+Most programs take one block of a window and some of its heads, and visit the blocks of the other side; their grid is
+(blocks, groups of heads). Most windows are a single block on both sides: one program computes all gradients of such a
+window and a head, so that queries, keys and values are read once. With SUMS, gradients are also summed over the tokens
+of each program: the total is the gradient of the bias of the projection that made queries, keys and values.
 """
 
 from __future__ import annotations
@@ -85,6 +85,56 @@ def attend(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def window_gradients(  # type: ignore[no-untyped-def]
+    queries, keys, values, output, gradient, log_sums, query_gradient, key_gradient, value_gradient, query_sums,
+    key_value_sums, query_bounds, key_bounds, query_sentences, key_sentences, local_heads, scale, tokens, heads,
+    query_stride, key_stride, value_stride, query_gradient_stride, key_gradient_stride, value_gradient_stride,
+    CAUSAL: tl.constexpr, LOCAL: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, SUMS: tl.constexpr,
+):  # fmt: skip
+    """All gradients of one head of a window that is a single block on both sides; the grid is (windows, heads)."""
+    window, head = tl.program_id(0), tl.program_id(1)
+    row_start, row_end = tl.load(query_bounds + window), tl.load(query_bounds + window + 1)
+    column_start, column_end = tl.load(key_bounds + window), tl.load(key_bounds + window + 1)
+    if _is_single(row_start, row_end, column_start, column_end, BLOCK):
+        entries = tl.arange(0, WIDTH)
+        part = head * WIDTH + entries[None, :]
+        rows, columns = row_start + tl.arange(0, BLOCK), column_start + tl.arange(0, BLOCK)
+        inside, exists = (rows < row_end)[:, None], (columns < column_end)[:, None]
+        place = rows[:, None] * (heads * WIDTH) + part
+        query = tl.load(queries + rows[:, None] * query_stride + part, mask=inside, other=0.0)
+        key = tl.load(keys + columns[:, None] * key_stride + part, mask=exists, other=0.0)
+        incoming = tl.load(gradient + place, mask=inside, other=0.0)
+        value = tl.load(values + columns[:, None] * value_stride + part, mask=exists, other=0.0)
+        result = tl.load(output + place, mask=inside, other=0.0)
+        sums = tl.load(log_sums + head * tokens + rows, mask=rows < row_end, other=float("inf"))
+        product = tl.sum(incoming.to(tl.float32) * result.to(tl.float32), 1)
+        visible = _visible(
+            rows, columns, row_end, column_end, row_start, column_start, query_sentences, key_sentences,
+            head >= local_heads, CAUSAL, LOCAL,
+        )  # fmt: skip
+        weights = tl.exp2(tl.dot(query, tl.trans(key)) * scale - sums[:, None])
+        weights = tl.where(visible, weights, 0.0)
+        change = (weights * (tl.dot(incoming, tl.trans(value)) - product[:, None])).to(query.dtype)
+        found = tl.dot(tl.trans(weights.to(incoming.dtype)), incoming)
+        done = value_gradient + columns[:, None] * value_gradient_stride + part
+        tl.store(done, found.to(value_gradient.dtype.element_ty), mask=exists)
+        total = key_value_sums + (window * 2 * heads + head) * WIDTH + entries
+        if SUMS:
+            tl.store(total + heads * WIDTH, tl.sum(found, 0))
+        factor = scale * 0.6931471805599453  # without the change of base
+        found = tl.dot(tl.trans(change), query) * factor
+        done = key_gradient + columns[:, None] * key_gradient_stride + part
+        tl.store(done, found.to(key_gradient.dtype.element_ty), mask=exists)
+        if SUMS:
+            tl.store(total, tl.sum(found, 0))
+        found = tl.dot(change, key) * factor
+        done = query_gradient + rows[:, None] * query_gradient_stride + part
+        tl.store(done, found.to(query_gradient.dtype.element_ty), mask=inside)
+        if SUMS:
+            tl.store(query_sums + (window * heads + head) * WIDTH + entries, tl.sum(found, 0))
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def query_gradients(  # type: ignore[no-untyped-def]
     queries, keys, values, output, gradient, log_sums, inner, query_gradient, query_sums, blocks, query_sentences,
     key_sentences, local_heads, scale, tokens, heads, query_stride, key_stride, value_stride,
@@ -96,15 +146,8 @@ def query_gradients(  # type: ignore[no-untyped-def]
     block = blocks + 5 * tl.program_id(0)
     first, row_start, row_end = tl.load(block), tl.load(block + 1), tl.load(block + 2)
     column_start, column_end = tl.load(block + 3), tl.load(block + 4)
-    entries = tl.arange(0, WIDTH)
-    if (first >= row_end) | _is_single(row_start, row_end, column_start, column_end, BLOCK):
-        if SUMS:
-            for number in range(GROUP):
-                head = tl.program_id(1) * GROUP + number
-                total = query_sums + (tl.program_id(0) * heads + head) * WIDTH + entries
-                tl.store(total, tl.zeros([WIDTH], tl.float32))
-    else:
-        rows = first + tl.arange(0, BLOCK)
+    if (first < row_end) & (not _is_single(row_start, row_end, column_start, column_end, BLOCK)):
+        rows, entries = first + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
         inside = (rows < row_end)[:, None]
         stop = column_end
         if CAUSAL:
@@ -144,9 +187,9 @@ def query_gradients(  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def key_value_gradients(  # type: ignore[no-untyped-def]
-    queries, keys, values, output, gradient, log_sums, inner, query_gradient, key_gradient, value_gradient,
-    query_sums, key_value_sums, blocks, query_sentences, key_sentences, local_heads, scale, tokens, heads,
-    query_stride, key_stride, value_stride, query_gradient_stride, key_gradient_stride, value_gradient_stride,
+    queries, keys, values, gradient, log_sums, inner, key_gradient, value_gradient, key_value_sums, blocks,
+    query_sentences, key_sentences, local_heads, scale, tokens, heads, query_stride, key_stride, value_stride,
+    key_gradient_stride, value_gradient_stride,
     CAUSAL: tl.constexpr, LOCAL: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr,
     SUMS: tl.constexpr,
 ):  # fmt: skip
@@ -154,11 +197,9 @@ def key_value_gradients(  # type: ignore[no-untyped-def]
     block = blocks + 5 * tl.program_id(0)
     first, column_start, column_end = tl.load(block), tl.load(block + 1), tl.load(block + 2)
     row_start, row_end = tl.load(block + 3), tl.load(block + 4)
-    entries = tl.arange(0, WIDTH)
-    if first < column_end:
-        columns = first + tl.arange(0, BLOCK)
+    if (first < column_end) & (not _is_single(row_start, row_end, column_start, column_end, BLOCK)):
+        columns, entries = first + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
         exists = (columns < column_end)[:, None]
-        single = _is_single(row_start, row_end, column_start, column_end, BLOCK)
         begin = row_start
         if CAUSAL:
             begin = row_start + (first - column_start)
@@ -170,15 +211,12 @@ def key_value_gradients(  # type: ignore[no-untyped-def]
             part = head * WIDTH + entries[None, :]
             rows = begin + number * BLOCK + tl.arange(0, BLOCK)
             inside = (rows < row_end)[:, None]
-            place = rows[:, None] * (heads * WIDTH) + part
             key = tl.load(keys + columns[:, None] * key_stride + part, mask=exists, other=0.0)
             value = tl.load(values + columns[:, None] * value_stride + part, mask=exists, other=0.0)
             query = tl.load(queries + rows[:, None] * query_stride + part, mask=inside, other=0.0)
-            incoming = tl.load(gradient + place, mask=inside, other=0.0)
-            result = tl.load(output + place, mask=inside & single, other=0.0)
+            incoming = tl.load(gradient + rows[:, None] * (heads * WIDTH) + part, mask=inside, other=0.0)
             sums = tl.load(log_sums + head * tokens + rows, mask=rows < row_end, other=float("inf"))
-            stored = tl.load(inner + head * tokens + rows, mask=(rows < row_end) & ~single, other=0.0)
-            product = stored + tl.sum(incoming.to(tl.float32) * result.to(tl.float32), 1)  # one of them is 0
+            product = tl.load(inner + head * tokens + rows, mask=rows < row_end, other=0.0)
             visible = _visible(
                 rows, columns, row_end, column_end, row_start, column_start, query_sentences, key_sentences,
                 head >= local_heads, CAUSAL, LOCAL,
@@ -189,27 +227,14 @@ def key_value_gradients(  # type: ignore[no-untyped-def]
             weights = tl.trans(weights.to(incoming.dtype))
             value_sum = tl.dot(weights, incoming, tl.where(number == 0, 0.0, value_sum))
             key_sum = tl.dot(tl.trans(change), query, tl.where(number == 0, 0.0, key_sum))
-            query_found = tl.dot(change, key) * (scale * 0.6931471805599453)  # without the change of base
-            done = query_gradient + rows[:, None] * query_gradient_stride + part
-            tl.store(done, query_found.to(query_gradient.dtype.element_ty), mask=inside & single)
             last = number == count - 1
             done = key_gradient + columns[:, None] * key_gradient_stride + part
-            key_found = key_sum * (scale * 0.6931471805599453)
-            tl.store(done, key_found.to(key_gradient.dtype.element_ty), mask=exists & last)
+            found = key_sum * (scale * 0.6931471805599453)
+            tl.store(done, found.to(key_gradient.dtype.element_ty), mask=exists & last)
             done = value_gradient + columns[:, None] * value_gradient_stride + part
             tl.store(done, value_sum.to(value_gradient.dtype.element_ty), mask=exists & last)
             if SUMS:
                 real = entries < WIDTH
-                total = query_sums + (tl.program_id(0) * heads + head) * WIDTH + entries
-                tl.store(total, tl.where(single, tl.sum(query_found, 0), 0.0), mask=real & last)
                 total = key_value_sums + (tl.program_id(0) * 2 * heads + head) * WIDTH + entries
-                tl.store(total, tl.sum(key_found, 0), mask=real & last)
+                tl.store(total, tl.sum(found, 0), mask=real & last)
                 tl.store(total + heads * WIDTH, tl.sum(value_sum, 0), mask=real & last)
-    elif SUMS:
-        for number in range(GROUP):
-            head = tl.program_id(1) * GROUP + number
-            zeros = tl.zeros([WIDTH], tl.float32)
-            tl.store(query_sums + (tl.program_id(0) * heads + head) * WIDTH + entries, zeros)
-            total = key_value_sums + (tl.program_id(0) * 2 * heads + head) * WIDTH + entries
-            tl.store(total, zeros)
-            tl.store(total + heads * WIDTH, zeros)

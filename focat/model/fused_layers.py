@@ -17,10 +17,8 @@ from focat.corpus.vocabulary import PAD
 from focat.hardware import runs_kernels
 
 _ROWS = 4  # that a program holds at a time
-_BACKWARD_ROWS = 1
-_BACKWARD_WARPS = 2
 _WARPS = 4
-_PROGRAMS = 2112  # at most, of a backward pass, each with sums of its own: 16 on each multiprocessor of a large GPU
+_PROGRAMS = 1056  # at most, of a backward pass, each with sums of its own: 8 on each multiprocessor of a large GPU
 _ROUNDS = 7  # of Philox; the fewest that pass all tests of randomness (Salmon et al., 2011)
 
 
@@ -131,14 +129,14 @@ class _AddDropoutNorm(torch.autograd.Function):
         gradients = [None if each is None else each.contiguous() for each in (*of_norm, *of_total)]
         rows, width = total.numel() // total.shape[-1], total.shape[-1]
         x_gradient, output_gradient = torch.empty_like(total), torch.empty_like(total)
-        programs = min(_PROGRAMS, -(-rows // _BACKWARD_ROWS))
+        programs = min(_PROGRAMS, -(-rows // _ROWS))
         sums = total.new_empty(programs if norm or ctx.bias_type else 0, 3, width, dtype=torch.float32)
         layer_kernels.sum_and_norm_backward[(programs,)](
             *gradients, total, kept, mean, inverse_deviation, weight, x_gradient, output_gradient, sums, rows,
             _dropout(ctx.rate)[0],
-            **_widths(width), ROWS=_BACKWARD_ROWS, DROPOUT=ctx.rate > 0, NORM=norm, SECOND=of_norm[1] is not None,
-            TOTAL=of_total[0] is not None, SECOND_TOTAL=of_total[1] is not None, BIAS=ctx.bias_type is not None,
-            num_warps=_BACKWARD_WARPS,
+            WIDTH=width, COLUMNS=1 << (width - 1).bit_length(), ROWS=_ROWS, DROPOUT=ctx.rate > 0, NORM=norm,
+            SECOND=of_norm[1] is not None, TOTAL=of_total[0] is not None, SECOND_TOTAL=of_total[1] is not None,
+            BIAS=ctx.bias_type is not None, num_warps=_WARPS,
         )  # fmt: skip
         of_weight, of_norm_bias, of_bias = sums.sum(0)
         return (
@@ -165,7 +163,7 @@ class _LinearRelu(torch.autograd.Function):
         rows, width = hidden.shape
         masked = torch.empty_like(hidden)  # the gradient before the activation; its sum is that of the bias
         columns = min(512, 1 << (width - 1).bit_length())  # a power of two, of which some may be outside
-        programs = max(1, min(_PROGRAMS // 4 * columns // width, -(-rows // _ROWS)))
+        programs = max(1, min(_PROGRAMS // 2 * columns // width, -(-rows // _ROWS)))
         sums = hidden.new_empty(programs, width, dtype=torch.float32)
         layer_kernels.mask_and_sum[(programs, -(-width // columns))](
             gradient.contiguous(), hidden, masked, sums, rows, width, ROWS=_ROWS, COLUMNS=columns, num_warps=_WARPS
@@ -198,9 +196,9 @@ class _Embed(torch.autograd.Function):
         tokens, seed = ctx.saved_tensors
         width = ctx.shape[1]
         found = gradient.new_zeros(ctx.shape, dtype=torch.float32)
-        layer_kernels.embed_backward[(-(-tokens.numel() // _ROWS),)](
+        layer_kernels.embed_backward[(tokens.numel(),)](
             gradient.contiguous(), tokens, found, seed, tokens.numel(), *_dropout(ctx.rate), width**0.5,
-            **_widths(width), ROWS=_ROWS, ROUNDS=_ROUNDS, DROPOUT=ctx.rate > 0, PADDING=PAD, num_warps=_WARPS,
+            **_widths(width), ROWS=1, ROUNDS=_ROUNDS, DROPOUT=ctx.rate > 0, PADDING=PAD, num_warps=_WARPS,
         )  # fmt: skip
         return None, None, found, None, None
 

@@ -1,7 +1,7 @@
-"""The Triton kernels of `fused_layers`. A program takes a few rows, in four quarters of their columns.
+"""The Triton kernels of `fused_layers`. A program takes a few rows.
 
-Random numbers come four at a time, one for each quarter. Where a quarter is no power of two, the columns up to the next
-one are outside.
+Random numbers come four at a time, one for each quarter of the columns. Where their number is no power of two, columns
+up to the next one are outside.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def sum_and_norm(  # type: ignore[no-untyped-def]
 def _read_gradient(  # type: ignore[no-untyped-def]
     gradient, other, place, inside, TOGETHER: tl.constexpr
 ):
-    """A quarter of a gradient, or of the sum of two."""
+    """A gradient, or the sum of two."""
     found = tl.load(gradient + place, mask=inside, other=0.0).to(tl.float32)
     if TOGETHER:
         found += tl.load(other + place, mask=inside, other=0.0).to(tl.float32)
@@ -107,117 +107,52 @@ def _read_gradient(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def _read_part(  # type: ignore[no-untyped-def]
-    gradient, other, total, weight, place, column, inside, real, mean, inverse_deviation, SECOND: tl.constexpr
-):
-    """Gradient and normalised value of a quarter, and the gradient times the weight."""
-    incoming = _read_gradient(gradient, other, place, inside, SECOND)
-    value = (tl.load(total + place, mask=inside, other=0.0).to(tl.float32) - mean) * inverse_deviation
-    value = tl.where(inside, value, 0.0)
-    return incoming, value, incoming * tl.load(weight + column, mask=real, other=0.0)[None, :]
-
-
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def _write_part(  # type: ignore[no-untyped-def]
-    total_gradient, other, kept, x_gradient, output_gradient, place, inside, change, scale, DROPOUT: tl.constexpr,
-    TOTAL: tl.constexpr, SECOND_TOTAL: tl.constexpr,
-):  # fmt: skip
-    """Store a quarter of both gradients; return that of the output."""
-    if TOTAL:
-        change += _read_gradient(total_gradient, other, place, inside, SECOND_TOTAL)
-    tl.store(x_gradient + place, change.to(x_gradient.dtype.element_ty), mask=inside)
-    if DROPOUT:
-        change = tl.where(tl.load(kept + place, mask=inside, other=0), change * scale, 0.0)
-    tl.store(output_gradient + place, change.to(output_gradient.dtype.element_ty), mask=inside)
-    return change
-
-
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def _store_sums(sums, a, b, c, d, column, real, QUARTER: tl.constexpr):  # type: ignore[no-untyped-def]
-    tl.store(sums + column, tl.sum(a, 0), mask=real)
-    tl.store(sums + QUARTER + column, tl.sum(b, 0), mask=real)
-    tl.store(sums + 2 * QUARTER + column, tl.sum(c, 0), mask=real)
-    tl.store(sums + 3 * QUARTER + column, tl.sum(d, 0), mask=real)
-
-
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def sum_and_norm_backward(  # type: ignore[no-untyped-def]
     gradient, second_gradient, total_gradient, second_total_gradient, total, kept, means, inverse_deviations, weight,
-    x_gradient, output_gradient, sums, rows, scale, QUARTER: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr,
+    x_gradient, output_gradient, sums, rows, scale, WIDTH: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr,
     DROPOUT: tl.constexpr, NORM: tl.constexpr, SECOND: tl.constexpr, TOTAL: tl.constexpr,
     SECOND_TOTAL: tl.constexpr, BIAS: tl.constexpr,
 ):  # fmt: skip
     """Each program stores its sums of three gradients: of weight and bias of the norm, and of the output's bias."""
     column = tl.arange(0, COLUMNS)
-    real = column < QUARTER
-    zeros = tl.zeros([ROWS, COLUMNS], tl.float32)
-    weight_a, weight_b, weight_c, weight_d = zeros, zeros, zeros, zeros
-    norm_a, norm_b, norm_c, norm_d = zeros, zeros, zeros, zeros
-    bias_a, bias_b, bias_c, bias_d = zeros, zeros, zeros, zeros
+    real = column < WIDTH
+    of_weight = tl.zeros([ROWS, COLUMNS], tl.float32)
+    of_norm = tl.zeros([ROWS, COLUMNS], tl.float32)
+    of_bias = tl.zeros([ROWS, COLUMNS], tl.float32)
+    scales = tl.zeros([COLUMNS], tl.float32)
+    if NORM:
+        scales = tl.load(weight + column, mask=real, other=0.0)
     for start in range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
         row = start + tl.arange(0, ROWS)
         inside = (row < rows)[:, None] & real[None, :]
-        place = row[:, None] * (4 * QUARTER) + column[None, :]
-        a, b, c, d = zeros, zeros, zeros, zeros
+        place = row[:, None] * WIDTH + column[None, :]
+        change = tl.zeros([ROWS, COLUMNS], tl.float32)
         if NORM:
             mean = tl.load(means + row, mask=row < rows, other=0.0)[:, None]
             inverse = tl.load(inverse_deviations + row, mask=row < rows, other=0.0)[:, None]
-            raw_a, value_a, a = _read_part(
-                gradient, second_gradient, total, weight, place, column, inside, real, mean, inverse, SECOND
-            )
-            raw_b, value_b, b = _read_part(
-                gradient, second_gradient, total, weight, place + QUARTER, column + QUARTER, inside, real, mean,
-                inverse, SECOND,
-            )  # fmt: skip
-            raw_c, value_c, c = _read_part(
-                gradient, second_gradient, total, weight, place + 2 * QUARTER, column + 2 * QUARTER, inside, real,
-                mean, inverse, SECOND,
-            )  # fmt: skip
-            raw_d, value_d, d = _read_part(
-                gradient, second_gradient, total, weight, place + 3 * QUARTER, column + 3 * QUARTER, inside, real,
-                mean, inverse, SECOND,
-            )  # fmt: skip
-            weight_a += raw_a * value_a
-            weight_b += raw_b * value_b
-            weight_c += raw_c * value_c
-            weight_d += raw_d * value_d
-            norm_a += raw_a
-            norm_b += raw_b
-            norm_c += raw_c
-            norm_d += raw_d
-            level = (tl.sum(a + b + c + d, 1) / (4 * QUARTER))[:, None]
-            slope = (tl.sum(a * value_a + b * value_b + c * value_c + d * value_d, 1) / (4 * QUARTER))[:, None]
-            a = (a - level - value_a * slope) * inverse
-            b = (b - level - value_b * slope) * inverse
-            c = (c - level - value_c * slope) * inverse
-            d = (d - level - value_d * slope) * inverse
-        a = _write_part(
-            total_gradient, second_total_gradient, kept, x_gradient, output_gradient, place, inside, a, scale, DROPOUT,
-            TOTAL, SECOND_TOTAL,
-        )  # fmt: skip
-        b = _write_part(
-            total_gradient, second_total_gradient, kept, x_gradient, output_gradient, place + QUARTER, inside, b,
-            scale, DROPOUT, TOTAL, SECOND_TOTAL,
-        )  # fmt: skip
-        c = _write_part(
-            total_gradient, second_total_gradient, kept, x_gradient, output_gradient, place + 2 * QUARTER, inside, c,
-            scale, DROPOUT, TOTAL, SECOND_TOTAL,
-        )  # fmt: skip
-        d = _write_part(
-            total_gradient, second_total_gradient, kept, x_gradient, output_gradient, place + 3 * QUARTER, inside, d,
-            scale, DROPOUT, TOTAL, SECOND_TOTAL,
-        )  # fmt: skip
+            incoming = _read_gradient(gradient, second_gradient, place, inside, SECOND)
+            value = (tl.load(total + place, mask=inside, other=0.0).to(tl.float32) - mean) * inverse
+            value = tl.where(inside, value, 0.0)
+            of_weight += incoming * value
+            of_norm += incoming
+            change = incoming * scales[None, :]
+            level = (tl.sum(change, 1) / WIDTH)[:, None]
+            slope = (tl.sum(change * value, 1) / WIDTH)[:, None]
+            change = (change - level - value * slope) * inverse
+        if TOTAL:
+            change += _read_gradient(total_gradient, second_total_gradient, place, inside, SECOND_TOTAL)
+        tl.store(x_gradient + place, change.to(x_gradient.dtype.element_ty), mask=inside)
+        if DROPOUT:
+            change = tl.where(tl.load(kept + place, mask=inside, other=0), change * scale, 0.0)
+        tl.store(output_gradient + place, change.to(output_gradient.dtype.element_ty), mask=inside)
         if BIAS:
-            bias_a += tl.where(inside, a, 0.0)
-            bias_b += tl.where(inside, b, 0.0)
-            bias_c += tl.where(inside, c, 0.0)
-            bias_d += tl.where(inside, d, 0.0)
-    own = sums + tl.program_id(0) * (12 * QUARTER)
+            of_bias += tl.where(inside, change, 0.0)
+    own = sums + tl.program_id(0) * (3 * WIDTH) + column
     if NORM:
-        _store_sums(own, weight_a, weight_b, weight_c, weight_d, column, real, QUARTER)
-        _store_sums(own + 4 * QUARTER, norm_a, norm_b, norm_c, norm_d, column, real, QUARTER)
+        tl.store(own, tl.sum(of_weight, 0), mask=real)
+        tl.store(own + WIDTH, tl.sum(of_norm, 0), mask=real)
     if BIAS:
-        _store_sums(own + 8 * QUARTER, bias_a, bias_b, bias_c, bias_d, column, real, QUARTER)
+        tl.store(own + 2 * WIDTH, tl.sum(of_bias, 0), mask=real)
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]

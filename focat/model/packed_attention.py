@@ -18,7 +18,7 @@ from focat.config.schema import ModelSettings
 from focat.hardware import runs_kernels
 from focat.windows.batch import BLOCK
 
-_GROUP = 4  # heads of a program
+_GROUP = 2  # heads of a program
 _FORWARD = {"num_warps": 4, "num_stages": 2}
 _BACKWARD_WARPS = 4
 _MAX_HEAD_BYTES = 256  # of a token: a width of 128 in bfloat16
@@ -160,22 +160,27 @@ def _backward(
     from focat.model import attention_kernels
 
     inner = torch.empty_like(log_sums)  # (heads, queries): products of output and its gradient
-    blocks = [len(mask.query_blocks), len(mask.key_blocks)]
-    query_sums = log_sums.new_empty(sum(blocks) if sums else 0, heads, width)
-    key_value_sums = log_sums.new_empty(blocks[1] if sums else 0, 2, heads, width)
+    windows, query_blocks, key_blocks = len(mask.query_bounds) - 1, len(mask.query_blocks), len(mask.key_blocks)
+    query_sums = log_sums.new_zeros(windows + query_blocks if sums else 0, heads, width)
+    key_value_sums = log_sums.new_zeros(windows + key_blocks if sums else 0, 2, heads, width)
     group = _heads_of_a_program(heads)
-    options = {"CAUSAL": mask.causal, "LOCAL": mask.local_heads > 0, "WIDTH": width, "BLOCK": BLOCK, "GROUP": group}
-    options |= {"SUMS": sums, "num_warps": _BACKWARD_WARPS, "num_stages": _backward_stages(queries)}
-    strides = queries.stride(0), keys.stride(0), values.stride(0), query_gradient.stride(0)
+    options = {"CAUSAL": mask.causal, "LOCAL": mask.local_heads > 0, "WIDTH": width, "BLOCK": BLOCK, "SUMS": sums}
+    blockwise = {"GROUP": group, "num_warps": _BACKWARD_WARPS, "num_stages": _backward_stages(queries)}
+    strides = queries.stride(0), keys.stride(0), values.stride(0)
+    gradient_strides = query_gradient.stride(0), key_gradient.stride(0), value_gradient.stride(0)
     sizes = mask.local_heads, scale, tokens, heads
-    attention_kernels.query_gradients[blocks[0], heads // group](
-        queries, keys, values, output, gradient, log_sums, inner, query_gradient, query_sums[blocks[1] :],
-        mask.query_blocks, *mask[4:6], *sizes, *strides, **options,
+    attention_kernels.window_gradients[windows, heads](
+        queries, keys, values, output, gradient, log_sums, query_gradient, key_gradient, value_gradient, query_sums,
+        key_value_sums, *mask[:2], *mask[4:6], *sizes, *strides, *gradient_strides,
+        **options, num_warps=_BACKWARD_WARPS, num_stages=1,
     )  # fmt: skip
-    attention_kernels.key_value_gradients[blocks[1], heads // group](
-        queries, keys, values, output, gradient, log_sums, inner, query_gradient, key_gradient, value_gradient,
-        query_sums, key_value_sums, mask.key_blocks, *mask[4:6], *sizes, *strides, key_gradient.stride(0),
-        value_gradient.stride(0), **options,
+    attention_kernels.query_gradients[query_blocks, heads // group](
+        queries, keys, values, output, gradient, log_sums, inner, query_gradient, query_sums[windows:],
+        mask.query_blocks, *mask[4:6], *sizes, *strides, gradient_strides[0], **options, **blockwise,
+    )  # fmt: skip
+    attention_kernels.key_value_gradients[key_blocks, heads // group](
+        queries, keys, values, gradient, log_sums, inner, key_gradient, value_gradient, key_value_sums[windows:],
+        mask.key_blocks, *mask[4:6], *sizes, *strides, *gradient_strides[1:], **options, **blockwise,
     )  # fmt: skip
     return (query_sums.sum(0), key_value_sums.sum(0)) if sums else None
 

@@ -1,8 +1,7 @@
 """The losses of a chunk and their gradient in one pass over the logits, a Triton kernel.
 
-A row of logits is read once, kept in registers, and overwritten by its gradient. Where the vocabulary is too large for
-that, it is read in blocks, and once more from the cache. `objective.losses_and_gradient` is the reference that both
-agree with.
+A row of logits is read once from memory and once more from the cache, and is overwritten by its gradient.
+`objective.losses_and_gradient` is the reference that it agrees with.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from focat.corpus.vocabulary import PAD
 
 _WARPS = 8
 _BLOCK = 4096  # entries of a row that a program holds at a time
-_MAX_ROW, _ROW_WARPS = 65_536, 16  # entries of a row that a program holds as a whole
 
 
 def fused_losses_and_gradient(
@@ -25,48 +23,15 @@ def fused_losses_and_gradient(
     """The same as `objective.losses_and_gradient`; the gradient takes the place of the logits."""
     tokens, vocabulary = logits.shape
     smoothed, plain = (torch.empty(tokens, device=logits.device) for _ in range(2))
-    whole = triton.next_power_of_2(vocabulary)
-    kernel, block, warps = (_whole_row, whole, _ROW_WARPS) if whole <= _MAX_ROW else (_row_in_blocks, _BLOCK, _WARPS)
-    kernel[(tokens,)](
-        logits, labels, weights, smoothed, plain, logits.stride(0), vocabulary, smoothing, PAD, block, num_warps=warps
-    )
+    _one_row[(tokens,)](
+        logits, labels, weights, smoothed, plain, logits.stride(0), vocabulary, smoothing, PAD,
+        min(_BLOCK, triton.next_power_of_2(vocabulary)), num_warps=_WARPS,
+    )  # fmt: skip
     return smoothed, plain, logits
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def _whole_row(  # type: ignore[no-untyped-def]
-    logits,
-    labels,
-    weights,
-    smoothed,
-    plain,
-    stride,
-    vocabulary,
-    smoothing,
-    PADDING: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    row = tl.program_id(0).to(tl.int64)
-    column = tl.arange(0, BLOCK)
-    place, inside = logits + row * stride + column, column < vocabulary
-    stored = tl.load(place, mask=inside, other=-float("inf"))
-    label = tl.load(labels + row)
-    real = tl.where(label == PADDING, 0.0, 1.0)
-    weight = tl.load(weights + row)
-    values = stored.to(tl.float32)
-    highest = tl.max(values, 0)
-    log_total = highest + tl.log(tl.sum(tl.exp(values - highest), 0))
-    mean = tl.sum(tl.where(inside, values, 0.0), 0) / vocabulary
-    loss = log_total - tl.sum(tl.where(column == label, values, 0.0), 0)
-    tl.store(plain + row, loss * real)
-    tl.store(smoothed + row, ((1 - smoothing) * loss + smoothing * (log_total - mean)) * real)
-    wanted = tl.where(column == label, 1 - smoothing, 0.0) + smoothing / vocabulary
-    gradient = (tl.exp(values - log_total) - wanted) * weight
-    tl.store(place, gradient.to(logits.dtype.element_ty), mask=inside)
-
-
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def _row_in_blocks(  # type: ignore[no-untyped-def]
+def _one_row(  # type: ignore[no-untyped-def]
     logits,
     labels,
     weights,

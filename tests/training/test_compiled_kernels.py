@@ -14,9 +14,11 @@ import torch
 from torch import nn
 
 from focat import hardware
+from focat.decoding import fused_beam
 from focat.model import fused_layers
 from focat.model.packed_attention import packed_attention
 from focat.training.step import fastest_kernel
+from tests.decoding.test_fused_beam import random_cache, random_search, random_top
 from tests.model.test_packed_attention import example
 
 triton = pytest.importorskip("triton", reason="Triton is not installed (make kernels)")
@@ -95,6 +97,16 @@ def test_feedforward(width: int, launched: list[str]) -> None:
     x, layer = torch.randn(9, 512, dtype=torch.bfloat16), nn.Linear(512, width, dtype=torch.bfloat16)
     fused_layers.linear_relu(x, layer).sum().backward()
     assert launched == ["mask_and_sum"]
+
+
+@pytest.mark.parametrize(("launched", "beam"), [(86, 1), (90, 4), (86, 16)], indirect=["launched"])
+def test_beam_search(beam: int, launched: list[str]) -> None:
+    search = random_search(3, beam, 64, seed=0)
+    for models, hypotheses in ((0, 1), (1, beam), (2, beam)):
+        caches = [random_cache(3, beam, 320, 40, seed=0)] * models
+        fused_beam.advance(search, random_top(3, hypotheses, beam, seed=0), caches)
+    fused_beam.newest_tokens(search)
+    assert launched == ["advance", "advance", "advance", "reorder", "newest_tokens"]
 
 
 def test_triton_is_imported_when_a_kernel_runs_and_not_before() -> None:

@@ -17,7 +17,7 @@ from focat.decoding import fused_beam
 from focat.decoding.beam import Beams, BeamSearch, BeamState
 from focat.decoding.engine import Engine
 from focat.decoding.selection import TopTokens, beam_topk, within_limits
-from focat.model import EncoderOutput, TreeKVCache
+from focat.model import EncoderOutput, TreeKVCache, next_tokens
 from focat.windows.batch import PaddedSequences
 from tests.decoding.slow_search import small
 from tests.decoding.test_continuous_batching import Streams, assert_same, requests, static_engine
@@ -167,7 +167,8 @@ def test_newest_tokens() -> None:
 def kernels_used(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the kernels that were used."""
     used: list[str] = []
-    for module, name in ((fused_beam, "_advance"), (fused_beam, "_newest_tokens")):
+    kernels = (fused_beam, "_advance"), (fused_beam, "_newest_tokens"), (next_tokens, "_append_one")
+    for module, name in kernels:
         kernel = getattr(module, name)
         monkeypatch.setattr(
             module, name, lambda *inputs, name=name, kernel=kernel: used.append(name) or kernel(*inputs)
@@ -177,7 +178,7 @@ def kernels_used(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def plain_engine(models: list[Any], settings: SearchSettings, monkeypatch: pytest.MonkeyPatch) -> Engine:
     """An engine that decodes without kernels, for the rest of the test."""
-    for module in (fused_beam,):
+    for module in (fused_beam, next_tokens):
         monkeypatch.setattr(module, "runs_kernels", lambda device: False)
     return Engine([model.cpu() for model in models], settings)
 
@@ -205,7 +206,7 @@ def test_whole_searches(
     engine = static_engine(models, **settings)
     some = requests(count, seed=count)
     found = engine(some)
-    assert set(kernels_used) >= {"_advance", "_newest_tokens"}
+    assert set(kernels_used) >= {"_advance", "_newest_tokens", *(() if "context" in features else ("_append_one",))}
     assert_same(found, plain_engine(models, SearchSettings(**settings), monkeypatch)(some))
 
 

@@ -16,6 +16,7 @@ from torch import nn
 from focat import hardware
 from focat.decoding import fused_beam
 from focat.model import fused_layers
+from focat.model.next_tokens import read_next
 from focat.model.packed_attention import packed_attention
 from focat.training.step import fastest_kernel
 from tests.decoding.test_fused_beam import random_cache, random_search, random_top
@@ -105,8 +106,9 @@ def test_beam_search(beam: int, launched: list[str]) -> None:
     for models, hypotheses in ((0, 1), (1, beam), (2, beam)):
         caches = [random_cache(3, beam, 320, 40, seed=0)] * models
         fused_beam.advance(search, random_top(3, hypotheses, beam, seed=0), caches)
-    fused_beam.newest_tokens(search)
-    assert launched == ["advance", "advance", "advance", "reorder", "newest_tokens"]
+    tokens = fused_beam.newest_tokens(search)
+    read_next(caches[0], tokens, columns=128)
+    assert launched == ["advance", "advance", "advance", "reorder", "newest_tokens", "append_one"]
 
 
 def test_triton_is_imported_when_a_kernel_runs_and_not_before() -> None:

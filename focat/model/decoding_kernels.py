@@ -7,7 +7,7 @@ import triton.language as tl
 
 from focat.corpus import vocabulary
 
-_PAD, _SEPARATOR = tl.constexpr(vocabulary.PAD), tl.constexpr(vocabulary.SEPARATOR)
+_PAD, _START, _SEPARATOR = (tl.constexpr(id) for id in (vocabulary.PAD, vocabulary.START, vocabulary.SEPARATOR))
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
@@ -37,3 +37,43 @@ def append_one(  # type: ignore[no-untyped-def]
     own = slot[:, None] == slot[None, :]
     tl.store(ancestors + row[:, None] * capacity + column, own, mask=inside[:, None] & inside[None, :])
     tl.store(write_columns + slot, first + slot, mask=inside & (window == 0))
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def _sum_part(entries, scale, unread, sinusoid, added, SEGMENTS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Some columns of the sum, rounded as often as plain torch rounds them."""
+    total = tl.where(unread, 0.0, (entries.to(tl.float32) * scale).to(entries.dtype).to(tl.float32))
+    total = (total + sinusoid.to(entries.dtype).to(tl.float32)).to(entries.dtype)
+    if SEGMENTS:
+        total = (total.to(tl.float32) + added.to(entries.dtype).to(tl.float32)).to(entries.dtype)
+    return total
+
+
+@triton.jit(do_not_specialize=["length", "before", "after", "offset"])  # type: ignore[untyped-decorator, unused-ignore]
+def embed(  # type: ignore[no-untyped-def]
+    tokens, positions, segments, current, table, frequencies, segment_table, output, length, before, after, offset,
+    scale, HALF: tl.constexpr, BLOCK: tl.constexpr, ZERO_START: tl.constexpr, SEGMENTS: tl.constexpr,
+):  # fmt: skip
+    """One token; columns are the sines, then the cosines, `HALF` each in a `BLOCK`."""
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, BLOCK)
+    inside = column < HALF
+    token, position = tl.load(tokens + row), tl.load(positions + row) + offset
+    frequency = tl.load(frequencies + column, mask=inside, other=0.0)
+    angle = position.to(frequency.dtype) * frequency
+    first = tl.load(table + token * (2 * HALF) + column, mask=inside, other=0.0)
+    second = tl.load(table + token * (2 * HALF) + HALF + column, mask=inside, other=0.0)
+    first_added, second_added = first, second
+    if SEGMENTS:  # the start symbol has the label of the current sentence
+        segment, own = tl.load(segments + row), tl.load(current + row // length)
+        segment = tl.where(token == _START, own, segment)
+        distance = tl.minimum(tl.maximum(own - segment, -after), before)
+        index = tl.where(distance >= 0, distance + 1, before + 1 - distance)
+        index = tl.where(segment < 0, 0, index)
+        first_added = tl.load(segment_table + index * (2 * HALF) + column, mask=inside, other=0.0)
+        second_added = tl.load(segment_table + index * (2 * HALF) + HALF + column, mask=inside, other=0.0)
+    unread = ZERO_START & (token == _START)
+    first = _sum_part(first, scale, unread, tl.sin(angle).to(tl.float32), first_added, SEGMENTS)
+    second = _sum_part(second, scale, unread, tl.cos(angle).to(tl.float32), second_added, SEGMENTS)
+    tl.store(output + row * (2 * HALF) + column, first, mask=inside)
+    tl.store(output + row * (2 * HALF) + HALF + column, second, mask=inside)

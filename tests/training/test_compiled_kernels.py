@@ -20,6 +20,7 @@ from focat.model.next_tokens import read_next
 from focat.model.packed_attention import packed_attention
 from focat.training.step import fastest_kernel
 from tests.decoding.test_fused_beam import random_cache, random_search, random_top
+from tests.model.examples import side, tiny, window
 from tests.model.test_packed_attention import example
 
 triton = pytest.importorskip("triton", reason="Triton is not installed (make kernels)")
@@ -109,6 +110,16 @@ def test_beam_search(beam: int, launched: list[str]) -> None:
     tokens = fused_beam.newest_tokens(search)
     read_next(caches[0], tokens, columns=128)
     assert launched == ["advance", "advance", "advance", "reorder", "newest_tokens", "append_one"]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["fairseq", "marian"])
+def test_embeddings(kind: str, launched: list[str]) -> None:
+    batch = side(window(2, 1, 3), window(3))
+    for features in ({}, {"segment_embeddings": "learned", "start_embedding": "zero"}):
+        model = tiny(sinusoids=kind, d_model=512, **features).bfloat16()
+        model._embed(batch, batch.segments, model.target_embedding, None)
+    assert launched == ["embed"] * 2
 
 
 def test_triton_is_imported_when_a_kernel_runs_and_not_before() -> None:

@@ -22,6 +22,7 @@ from focat.decoding.beam import IDLE, BeamSearch, BeamState
 from focat.decoding.buffers import BucketShape, DecodeBuffers, PrefillBatch, SearchState
 from focat.decoding.constraints import min_length
 from focat.decoding.cuda_graphs import CudaGraphRunner
+from focat.decoding.fused_beam import advance, has_fused_beam, newest_tokens
 from focat.decoding.linear import PackedLinear, can_pack, has_bfloat16, replace_linear
 from focat.decoding.phrase_search import PhraseSearch, PhraseState
 from focat.decoding.phrases import PhraseCompiler
@@ -121,7 +122,7 @@ class ModelRunner:
         search = self._new_search(self._initial_state(requests, max_length), max_length, phrases)
         state = SearchState(search, caches)
         hidden = [torch.cat(of_model) for of_model in zip(*(part[1] for part in parts), strict=True)]
-        search.advance(self._selector(search, hidden))
+        self._advance(search, hidden)
         for cache in caches:
             cache.expand_beams(self.beam)
         return state
@@ -145,7 +146,7 @@ class ModelRunner:
 
         def work() -> None:
             caches, hidden = self._read(buffers.inputs.view(slice(None), shape.source, prefix))
-            search.advance(self._selector(search, hidden))
+            self._advance(search, hidden)
             for cache, read in zip(buffers.caches, caches, strict=True):
                 cache.copy_from(read)
 
@@ -183,10 +184,8 @@ class ModelRunner:
     def step(self, state: SearchState, columns: Sequence[int | None] | None = None) -> None:
         """Decode one token; attention spans so many columns of each model's cache, or those in use if not given."""
         search = state.search
-        hidden = self._decode(state.caches, search.last_tokens, columns or [None] * len(state.caches))
-        rows = search.advance(self._selector(search, hidden))
-        for cache in state.caches:
-            cache.reorder(rows)
+        hidden = self._decode(state.caches, newest_tokens(search), columns or [None] * len(state.caches))
+        self._advance(search, hidden, state.caches)
 
     def _decode(self, caches: list[TreeKVCache], tokens: Tensor, columns: Sequence[int | None]) -> list[Tensor]:
         """Read the next tokens; what predicts those that follow, (rows, d_model) for each model."""
@@ -195,10 +194,23 @@ class ModelRunner:
             for model, cache, span in zip(self.models, caches, columns, strict=True)
         ]
 
-    def _selector(self, search: BeamSearch, hidden: Sequence[Tensor]) -> Selector:
-        """Chooses the next tokens; `hidden` is of all hypotheses of the search, or of one to a window at its start."""
-        settings, windows = self.settings, len(search.state.finished)
+    def _advance(self, search: BeamSearch, hidden: Sequence[Tensor], caches: Sequence[TreeKVCache] = ()) -> None:
+        """Extend all hypotheses by one token, and let the rows of the caches follow them.
+
+        `hidden` is of all hypotheses of the search, or of one to a window at its start.
+        """
+        windows = len(search.state.finished)
         of_windows = [of_model.view(windows, -1, of_model.shape[-1]) for of_model in hidden]
+        if has_fused_beam(search) and not self.settings.sample:
+            advance(search, self._top_tokens(of_windows), caches)
+            return
+        rows = search.advance(self._selector(search, of_windows))
+        for cache in caches:
+            cache.reorder(rows)
+
+    def _selector(self, search: BeamSearch, of_windows: Sequence[Tensor]) -> Selector:
+        """Chooses the next tokens, from (windows, hypotheses, d_model) of each model."""
+        settings = self.settings
         if not search.phrases and not settings.sample:
             return within_limits(partial(beam_topk, self._top_tokens(of_windows).expand_beams(self.beam)))
         logits = self._logits(of_windows).float().repeat(1, self.beam // of_windows[0].shape[1], 1)

@@ -17,9 +17,10 @@ from torch.nn import functional as F
 from focat.config.schema import ModelSettings, WindowSettings
 from focat.corpus.vocabulary import SPECIALS, START
 from focat.errors import FocatError
+from focat.model.fused_embeddings import fused_embeddings, has_fused_embeddings
 from focat.model.fused_layers import has_fused_layers
 from focat.model.positions import RotaryAngles, rope_angles, sinusoids
-from focat.windows.batch import Sequences
+from focat.windows.batch import PaddedSequences, Sequences
 
 
 def distance_index(segments: Tensor, current: Tensor, before: int, after: int) -> Tensor:
@@ -90,6 +91,11 @@ def sum_embeddings(
         dropout: applied to the sum.
     """
     width = settings.d_model
+    drops = dropout.training and dropout.p > 0
+    if not drops and isinstance(sequences, PaddedSequences) and has_fused_embeddings(settings, table.weight):
+        of = segment_embedding
+        of_segments = (None, 0, 0) if of is None else (of.table, of.before, of.after)
+        return Embedded(fused_embeddings(settings, sequences, positions, table.weight, *of_segments), None, None)
     x = table(sequences.tokens) * math.sqrt(width)  # (windows, length, width)
     if settings.start_embedding == "zero":
         x = x.masked_fill((sequences.tokens == START)[..., None], 0.0)

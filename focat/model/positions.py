@@ -75,16 +75,24 @@ def sinusoids(positions: Tensor, width: int, kind: Sinusoids = "fairseq") -> Ten
     Computed for the positions of each batch rather than looked up, so that no position lies beyond a table. For
     `marian` in float64, as in the table of Hugging Face's Marian class.
     """
-    if kind == "marian":
-        angles = _angles(positions, width // 2, last=width // 2, dtype=torch.float64)
-    else:
-        angles = _angles(positions, width // 2, last=max(width // 2 - 1, 1))
+    frequencies = sinusoid_frequencies(width, kind, positions.device)
+    angles = positions.to(frequencies.dtype)[..., None] * frequencies
     return torch.cat((angles.sin(), angles.cos()), -1).float()  # (windows, length, width)
+
+
+def sinusoid_frequencies(width: int, kind: Sinusoids, device: torch.device) -> Tensor:
+    """Frequencies of the sinusoids of a width, (width / 2,)."""
+    half = width // 2
+    if kind == "marian":
+        return _frequencies(half, half, torch.float64, device)
+    return _frequencies(half, max(half - 1, 1), torch.float32, device)
 
 
 def rope_angles(positions: Tensor, head_width: int) -> RotaryAngles:
     """The angles by which queries and keys are rotated (RoPE; Su et al., 2021), ready for tensors with heads."""
-    angles = _angles(positions, head_width // 2, last=head_width // 2)[:, None]
+    half = head_width // 2
+    frequencies = _frequencies(half, half, torch.float32, positions.device)
+    angles = (positions.float()[..., None] * frequencies)[:, None]
     return angles.cos(), angles.sin()
 
 
@@ -96,7 +104,7 @@ def apply_rope(x: Tensor, angles: RotaryAngles) -> Tensor:
     return rotated.to(x.dtype)
 
 
-def _angles(positions: Tensor, frequencies: int, last: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Position times 1/10000^(i/last), for i below `frequencies`; (windows, length, frequencies)."""
-    exponents = torch.arange(frequencies, device=positions.device, dtype=dtype) / last
-    return positions.to(dtype)[..., None] * torch.exp(exponents * -math.log(10000.0))
+def _frequencies(count: int, last: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """1/10000^(i/last), for i below `count`."""
+    exponents = torch.arange(count, device=device, dtype=dtype) / last
+    return torch.exp(exponents * -math.log(10000.0))

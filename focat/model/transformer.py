@@ -42,6 +42,7 @@ from focat.model.masks import (
     packed_masks,
     padding_mask,
 )
+from focat.model.next_tokens import read_next
 from focat.model.positions import (
     furthest_position,
     positions_of,
@@ -52,7 +53,7 @@ from focat.model.positions import (
 )
 from focat.model.tree_attention import TreeMask, tree_masks
 from focat.windows.batch import BLOCK, PackedSequences, PaddedSequences, Sequences
-from focat.windows.segments import decoder_input, segments_of, tree_segments
+from focat.windows.segments import decoder_input
 
 # Bias of the logit of a special token that an imported model does not have, so that it is never predicted: far below
 # other logits, and not so far that label smoothing, which averages all logits, would be about it.
@@ -356,28 +357,14 @@ class Transformer(nn.Module):
             (rows, new, width), as teacher forcing would give it, or (rows, 1, width); undefined on PAD.
         """
         rows, new = tokens.shape
-        windows = cache.current.shape[0]
-        if branches is None:
-            segments = segments_of(tokens)  # (rows, new), counted from the first of the new tokens, as positions are
-            shift = cache.shift.repeat_interleave(cache.beam, output_size=rows)
-            lengths, separators = cache.lengths.view(-1), cache.num_separators.view(-1)
-            positions = shifted_positions(segments, shift) + (lengths + separators * shift)[:, None]
-            segments = torch.where(segments < 0, segments, segments + separators[:, None])
-        else:
-            segments = tree_segments(tokens, branches)
-            positions = branches.sum(-1) - 1 + segments.clamp(min=0) * cache.shift[:, None]
-        target_input = PaddedSequences(  # (windows, beam · new)
-            tokens.reshape(windows, -1), segments.reshape(windows, -1), cache.current
-        )
-        embedded = self._embed(
-            target_input, positions.reshape(windows, -1), self.target_embedding, self.target_positions
-        )
-        inputs = cache.append(tokens, columns, branches)
+        read = read_next(cache, tokens, columns, branches)
+        inputs = read.inputs
+        embedded = self._embed(read.target_input, read.positions, self.target_embedding, self.target_positions)
         layers = len(self.decoder)
         masks: Sequence[Tensor | TreeMask | GatedMask]
         masks = layer_masks(self.settings, layers, inputs.query_segments, inputs.key_segments, inputs.mask, "decoder")
         cross_masks: Sequence[Tensor | TreeMask | GatedMask]
-        cross_masks = self._cross_masks(cache.source, cache.current[:, None] - inputs.query_segments)
+        cross_masks = self._cross_masks(cache.source, cache.current[:, None], inputs.query_segments)
         if new == 1 and not last_only:
             masks, cross_masks = tree_masks(masks, embedded.x), tree_masks(cross_masks, embedded.x)
         context_keys = ContextKeys.of(cache.source) if self._context_attentions else None
@@ -441,16 +428,23 @@ class Transformer(nn.Module):
         # plain causality has a faster kernel, which needs no mask
         masks = [mask._replace(window=None) if isinstance(mask, GatedMask) else mask for mask in masks]
         own = [None if mask is visible else mask for mask in masks]
-        return own, self._cross_masks(source, target_input.current_segments - opened)
+        return own, self._cross_masks(source, target_input.current_segments, opened)
 
-    def _cross_masks(self, source: PaddedSequences, distance: Tensor) -> list[Tensor | GatedMask]:
-        """What target tokens see of the source, by how far their sentence is from the current one, (windows, queries).
+    def _cross_masks(self, source: PaddedSequences, current: Tensor, opened: Tensor) -> list[Tensor | GatedMask]:
+        """What target tokens see of the source, by how far their sentence is from the current one.
 
         By distance, because the two sides may have different numbers of context sentences.
+
+        Args:
+            source: the source.
+            current: (windows, 1) segment of the current sentence on the target.
+            opened: (windows, queries) opened segments of the target tokens.
         """
-        key_distance = source.current[:, None] - source.segments
-        real = source.segments >= 0
+        layers, real = len(self.decoder), source.segments >= 0
+        if self.settings.attention == "full" and self.context is None:
+            return [padding_mask(real)] * layers
+        distance, key_distance = current - opened, source.current[:, None] - source.segments
         if self.settings.context and self.settings.context.at == "global-layer":
-            return [own_sentence_mask(distance, key_distance, padding_mask(real))] * len(self.decoder)
+            return [own_sentence_mask(distance, key_distance, padding_mask(real))] * layers
         visible = padding_mask(real if self.context is None else real & (key_distance == 0))
-        return layer_masks(self.settings, len(self.decoder), distance, key_distance, visible, "decoder")
+        return layer_masks(self.settings, layers, distance, key_distance, visible, "decoder")

@@ -14,11 +14,15 @@ import torch
 from torch import nn
 
 from focat import hardware
+from focat.decoding import fused_beam
 from focat.model import fused_layers
+from focat.model.next_tokens import read_next
 from focat.model.packed_attention import packed_attention
 from focat.model.projected_attention import cross_attention, self_attention
 from focat.model.tree_attention import TreeMask, append_nodes, tree_attention
 from focat.training.step import fastest_kernel
+from tests.decoding.test_fused_beam import random_cache, random_search, random_top
+from tests.model.examples import side, tiny, window
 from tests.model.test_packed_attention import example
 
 triton = pytest.importorskip("triton", reason="Triton is not installed (make kernels)")
@@ -106,7 +110,7 @@ def test_layers(rate: float, width: int, launched: list[str]) -> None:
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.1])
-def test_embeddings(rate: float, launched: list[str]) -> None:
+def test_embeddings_in_training(rate: float, launched: list[str]) -> None:
     table, places = torch.randn(9, 512, requires_grad=True), torch.randn(9, 512)
     fused_layers.embed(torch.arange(9), torch.arange(9), table, places, rate).sum().backward()
     assert launched == ["embed", "embed_backward"]
@@ -136,6 +140,27 @@ def test_feedforward(width: int, launched: list[str]) -> None:
     x, layer = torch.randn(9, 512, dtype=torch.bfloat16), nn.Linear(512, width, dtype=torch.bfloat16)
     fused_layers.linear_relu(x, layer).sum().backward()
     assert launched == ["mask_and_sum"]
+
+
+@pytest.mark.parametrize(("launched", "beam"), [(86, 1), (90, 4), (86, 16)], indirect=["launched"])
+def test_beam_search(beam: int, launched: list[str]) -> None:
+    search = random_search(3, beam, 64, seed=0)
+    for models, hypotheses in ((0, 1), (1, beam), (2, beam)):
+        caches = [random_cache(3, beam, 320, 40, seed=0)] * models
+        fused_beam.advance(search, random_top(3, hypotheses, beam, seed=0), caches)
+    tokens = fused_beam.newest_tokens(search)
+    read_next(caches[0], tokens, columns=128)
+    assert launched == ["advance", "advance", "advance", "reorder", "newest_tokens", "append_one"]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["fairseq", "marian"])
+def test_embeddings(kind: str, launched: list[str]) -> None:
+    batch = side(window(2, 1, 3), window(3))
+    for features in ({}, {"segment_embeddings": "learned", "start_embedding": "zero"}):
+        model = tiny(sinusoids=kind, d_model=512, **features).bfloat16()
+        model._embed(batch, batch.segments, model.target_embedding, None)
+    assert launched == ["embed"] * 2
 
 
 def test_triton_is_imported_when_a_kernel_runs_and_not_before() -> None:

@@ -9,7 +9,7 @@ import torch
 
 from focat.config.schema import WindowSettings
 from focat.corpus.vocabulary import START
-from focat.model import fused_embeddings
+from focat.model import embeddings
 from tests.kernels import DEVICE, needs_kernels
 from tests.model.examples import MARIAN, side, tiny, window
 
@@ -32,8 +32,8 @@ def test_the_sum(features: dict[str, Any], precision: torch.dtype, monkeypatch: 
     batch = batch.to(DEVICE)
     positions = torch.randint(0, 700, batch.tokens.shape, device=DEVICE)
     used = []
-    kernel = fused_embeddings._embed
-    monkeypatch.setattr(fused_embeddings, "_embed", lambda *inputs: used.append(1) or kernel(*inputs))
+    kernel = embeddings.fused_embeddings
+    monkeypatch.setattr(embeddings, "fused_embeddings", lambda *inputs: used.append(1) or kernel(*inputs))
     inputs = batch, positions, model.target_embedding, None
     plain = model._embed(*inputs)  # for gradients
     assert not used
@@ -51,7 +51,7 @@ def test_the_sum(features: dict[str, Any], precision: torch.dtype, monkeypatch: 
 @pytest.mark.parametrize("features", [{"positions": "learned"}, {"positions": "rotary"}, {"dropout": 0.1}])
 def test_what_the_kernel_does_not_compute(features: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny(**features).to(DEVICE, torch.float16).train()
-    monkeypatch.setattr(fused_embeddings, "_embed", None)
+    monkeypatch.setattr(embeddings, "fused_embeddings", None)
     batch = side(window(2, 1)).to(DEVICE)
     with torch.no_grad():
         model._embed(batch, batch.segments, model.target_embedding, model.target_positions)

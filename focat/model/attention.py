@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from focat.model import projected_attention
 from focat.model.decode_attention import can_decode, decode_attention
+from focat.model.fused_layers import linear
 from focat.model.packed_attention import PackedMask, packed_attention
 from focat.model.positions import RotaryAngles, apply_rope
 from focat.model.tree_attention import TreeMask, append_nodes, can_append, can_attend, tree_attention
@@ -150,17 +150,14 @@ class SelfAttention(nn.Module):
 
     def packed(self, x: Tensor, mask: PackedMask, rope: RotaryAngles | None) -> Tensor:
         """Attend inside packed windows x, (1, length, width), without the bias of the output, for its caller to add."""
-        if rope is None and projected_attention.has_projected_attention(x, self.qkv_proj, self.heads):
-            attended = projected_attention.self_attention(x.flatten(0, 1), self.qkv_proj, self.heads, mask)
-        else:
-            qkv = self.qkv_proj(x)
-            if rope is not None:
-                queries, keys, values = split_heads(qkv, self.heads, 3)
-                queries, keys = apply_rope(queries, rope), apply_rope(keys, rope)
-                parts = [each.transpose(1, 2) for each in (queries, keys, values)]  # (1, tokens, heads, head width)
-                qkv = torch.stack(parts, 2)  # (1, tokens, 3, heads, head width)
-            attended = packed_attention(_packed_heads(qkv, self.heads, 3), mask).flatten(1)
-        return F.linear(attended[None], self.out_proj.weight)
+        qkv = linear(x, self.qkv_proj.weight, self.qkv_proj.bias)
+        if rope is not None:
+            queries, keys, values = split_heads(qkv, self.heads, 3)
+            queries, keys = apply_rope(queries, rope), apply_rope(keys, rope)
+            parts = [each.transpose(1, 2) for each in (queries, keys, values)]  # (1, tokens, heads, head width)
+            qkv = torch.stack(parts, 2)  # (1, tokens, 3, heads, head width)
+        attended = packed_attention(_packed_heads(qkv, self.heads, 3), mask)
+        return linear(attended.view(x.shape), self.out_proj.weight)
 
 
 class CrossAttention(nn.Module):
@@ -183,14 +180,11 @@ class CrossAttention(nn.Module):
 
     def packed(self, x: Tensor, encoded: Tensor, mask: PackedMask) -> Tensor:
         """Attend from packed windows x, (1, length, width), to the encoded sources, without the bias of the output."""
-        if projected_attention.has_projected_attention(x, self.q_proj, self.heads):
-            attended = projected_attention.cross_attention(
-                x.flatten(0, 1), self.q_proj, encoded.flatten(0, 1), self.kv_proj, self.heads, mask
-            )
-        else:
-            queries = _packed_heads(self.q_proj(x), self.heads, 1)
-            attended = packed_attention(queries, mask, _packed_heads(self.kv_proj(encoded), self.heads, 2)).flatten(1)
-        return F.linear(attended[None], self.out_proj.weight)
+        queries = linear(x, self.q_proj.weight, self.q_proj.bias)
+        kv = linear(encoded, self.kv_proj.weight, self.kv_proj.bias)
+        parts = _packed_heads(queries, self.heads, 1), _packed_heads(kv, self.heads, 2)
+        attended = packed_attention(parts[0], mask, parts[1])
+        return linear(attended.view(x.shape), self.out_proj.weight)
 
     def forward(
         self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | TreeMask, weights_out: WeightsOut | None = None

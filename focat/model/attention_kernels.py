@@ -1,9 +1,6 @@
-"""The Triton kernels of `packed_attention`: forward pass and gradients.
+"""The Triton kernels of `packed_attention`: forward pass, gradients of queries, gradients of keys and values.
 
-Most programs take one block of a window and some of its heads, and visit the blocks of the other side; their grid is
-(blocks, groups of heads). Most windows are a single block on both sides: one program computes all gradients of such a
-window and a head, so that queries, keys and values are read once. With SUMS, gradients are also summed over the tokens
-of each program: the total is the gradient of the bias of the projection that made queries, keys and values.
+The grid is (blocks, groups of heads). A program takes one block of a window and visits the blocks of the other side.
 """
 
 from __future__ import annotations
@@ -26,12 +23,6 @@ def _visible(  # type: ignore[no-untyped-def]
         own = own == tl.load(column_sentences + columns, mask=columns < column_end, other=-2)[None, :]
         visible = visible & (own | everywhere)
     return visible
-
-
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def _is_single(row_start, row_end, column_start, column_end, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Whether a window is one block of queries and one of keys."""
-    return (row_end - row_start <= BLOCK) & (column_end - column_start <= BLOCK) & (column_start < column_end)
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
@@ -85,68 +76,17 @@ def attend(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def window_gradients(  # type: ignore[no-untyped-def]
-    queries, keys, values, output, gradient, log_sums, query_gradient, key_gradient, value_gradient, query_sums,
-    key_value_sums, query_bounds, key_bounds, query_sentences, key_sentences, local_heads, scale, tokens, heads,
-    query_stride, key_stride, value_stride, query_gradient_stride, key_gradient_stride, value_gradient_stride,
-    CAUSAL: tl.constexpr, LOCAL: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, SUMS: tl.constexpr,
-):  # fmt: skip
-    """All gradients of one head of a window that is a single block on both sides; the grid is (windows, heads)."""
-    window, head = tl.program_id(0), tl.program_id(1)
-    row_start, row_end = tl.load(query_bounds + window), tl.load(query_bounds + window + 1)
-    column_start, column_end = tl.load(key_bounds + window), tl.load(key_bounds + window + 1)
-    if _is_single(row_start, row_end, column_start, column_end, BLOCK):
-        entries = tl.arange(0, WIDTH)
-        part = head * WIDTH + entries[None, :]
-        rows, columns = row_start + tl.arange(0, BLOCK), column_start + tl.arange(0, BLOCK)
-        inside, exists = (rows < row_end)[:, None], (columns < column_end)[:, None]
-        place = rows[:, None] * (heads * WIDTH) + part
-        query = tl.load(queries + rows[:, None] * query_stride + part, mask=inside, other=0.0)
-        key = tl.load(keys + columns[:, None] * key_stride + part, mask=exists, other=0.0)
-        incoming = tl.load(gradient + place, mask=inside, other=0.0)
-        value = tl.load(values + columns[:, None] * value_stride + part, mask=exists, other=0.0)
-        result = tl.load(output + place, mask=inside, other=0.0)
-        sums = tl.load(log_sums + head * tokens + rows, mask=rows < row_end, other=float("inf"))
-        product = tl.sum(incoming.to(tl.float32) * result.to(tl.float32), 1)
-        visible = _visible(
-            rows, columns, row_end, column_end, row_start, column_start, query_sentences, key_sentences,
-            head >= local_heads, CAUSAL, LOCAL,
-        )  # fmt: skip
-        weights = tl.exp2(tl.dot(query, tl.trans(key)) * scale - sums[:, None])
-        weights = tl.where(visible, weights, 0.0)
-        change = (weights * (tl.dot(incoming, tl.trans(value)) - product[:, None])).to(query.dtype)
-        found = tl.dot(tl.trans(weights.to(incoming.dtype)), incoming)
-        done = value_gradient + columns[:, None] * value_gradient_stride + part
-        tl.store(done, found.to(value_gradient.dtype.element_ty), mask=exists)
-        total = key_value_sums + (window * 2 * heads + head) * WIDTH + entries
-        if SUMS:
-            tl.store(total + heads * WIDTH, tl.sum(found, 0))
-        factor = scale * 0.6931471805599453  # without the change of base
-        found = tl.dot(tl.trans(change), query) * factor
-        done = key_gradient + columns[:, None] * key_gradient_stride + part
-        tl.store(done, found.to(key_gradient.dtype.element_ty), mask=exists)
-        if SUMS:
-            tl.store(total, tl.sum(found, 0))
-        found = tl.dot(change, key) * factor
-        done = query_gradient + rows[:, None] * query_gradient_stride + part
-        tl.store(done, found.to(query_gradient.dtype.element_ty), mask=inside)
-        if SUMS:
-            tl.store(query_sums + (window * heads + head) * WIDTH + entries, tl.sum(found, 0))
-
-
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def query_gradients(  # type: ignore[no-untyped-def]
-    queries, keys, values, output, gradient, log_sums, inner, query_gradient, query_sums, blocks, query_sentences,
+    queries, keys, values, output, gradient, log_sums, inner, query_gradient, blocks, query_sentences,
     key_sentences, local_heads, scale, tokens, heads, query_stride, key_stride, value_stride,
     query_gradient_stride,
     CAUSAL: tl.constexpr, LOCAL: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr,
-    SUMS: tl.constexpr,
 ):  # fmt: skip
     """Also stores the inner products of output and its gradient, which the gradients of keys need."""
     block = blocks + 5 * tl.program_id(0)
     first, row_start, row_end = tl.load(block), tl.load(block + 1), tl.load(block + 2)
     column_start, column_end = tl.load(block + 3), tl.load(block + 4)
-    if (first < row_end) & (not _is_single(row_start, row_end, column_start, column_end, BLOCK)):
+    if first < row_end:
         rows, entries = first + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
         inside = (rows < row_end)[:, None]
         stop = column_end
@@ -180,24 +120,20 @@ def query_gradients(  # type: ignore[no-untyped-def]
             found = summed * (scale * 0.6931471805599453)  # without the change of base
             tl.store(done, found.to(query_gradient.dtype.element_ty), mask=inside & last)
             tl.store(inner + head * tokens + rows, product, mask=(rows < row_end) & last)
-            if SUMS:
-                total = query_sums + (tl.program_id(0) * heads + head) * WIDTH + entries
-                tl.store(total, tl.sum(found, 0), mask=last & (entries < WIDTH))
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def key_value_gradients(  # type: ignore[no-untyped-def]
-    queries, keys, values, gradient, log_sums, inner, key_gradient, value_gradient, key_value_sums, blocks,
-    query_sentences, key_sentences, local_heads, scale, tokens, heads, query_stride, key_stride, value_stride,
+    queries, keys, values, gradient, log_sums, inner, key_gradient, value_gradient, blocks, query_sentences,
+    key_sentences, local_heads, scale, tokens, heads, query_stride, key_stride, value_stride,
     key_gradient_stride, value_gradient_stride,
     CAUSAL: tl.constexpr, LOCAL: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr,
-    SUMS: tl.constexpr,
 ):  # fmt: skip
     """A block of keys, some of its heads: one step for each head and block of queries."""
     block = blocks + 5 * tl.program_id(0)
     first, column_start, column_end = tl.load(block), tl.load(block + 1), tl.load(block + 2)
     row_start, row_end = tl.load(block + 3), tl.load(block + 4)
-    if (first < column_end) & (not _is_single(row_start, row_end, column_start, column_end, BLOCK)):
+    if first < column_end:
         columns, entries = first + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
         exists = (columns < column_end)[:, None]
         begin = row_start
@@ -227,14 +163,9 @@ def key_value_gradients(  # type: ignore[no-untyped-def]
             weights = tl.trans(weights.to(incoming.dtype))
             value_sum = tl.dot(weights, incoming, tl.where(number == 0, 0.0, value_sum))
             key_sum = tl.dot(tl.trans(change), query, tl.where(number == 0, 0.0, key_sum))
-            last = number == count - 1
+            last = exists & (number == count - 1)
             done = key_gradient + columns[:, None] * key_gradient_stride + part
             found = key_sum * (scale * 0.6931471805599453)
-            tl.store(done, found.to(key_gradient.dtype.element_ty), mask=exists & last)
+            tl.store(done, found.to(key_gradient.dtype.element_ty), mask=last)
             done = value_gradient + columns[:, None] * value_gradient_stride + part
-            tl.store(done, value_sum.to(value_gradient.dtype.element_ty), mask=exists & last)
-            if SUMS:
-                real = entries < WIDTH
-                total = key_value_sums + (tl.program_id(0) * 2 * heads + head) * WIDTH + entries
-                tl.store(total, tl.sum(found, 0), mask=real & last)
-                tl.store(total + heads * WIDTH, tl.sum(value_sum, 0), mask=real & last)
+            tl.store(done, value_sum.to(value_gradient.dtype.element_ty), mask=last)

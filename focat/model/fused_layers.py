@@ -12,13 +12,17 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from focat.corpus.vocabulary import PAD
 from focat.hardware import runs_kernels
+from focat.model.weight_gradients import weight_gradient
 
 _ROWS = 4  # that a program holds at a time
 _WARPS = 4
 _PROGRAMS = 1056  # at most, of a backward pass, each with sums of its own: 8 on each multiprocessor of a large GPU
+_NORM_PROGRAMS = 2112  # the same where a program is a warp: 16 on each
+_SUM_ROWS, _SUM_COLUMNS, _SUM_PROGRAMS = 32, 128, 64  # of a sum of columns: rows at a time, and parts of all rows
 _ROUNDS = 7  # of Philox; the fewest that pass all tests of randomness (Salmon et al., 2011)
 
 
@@ -63,6 +67,14 @@ def linear_relu(x: Tensor, layer: nn.Linear) -> Tensor:
     """relu(layer(x)), (…, width of the layer)."""
     hidden: Tensor = _LinearRelu.apply(x.reshape(-1, x.shape[-1]), layer.weight, layer.bias)  # type: ignore[no-untyped-call]
     return hidden.view(*x.shape[:-1], -1)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x, (…, width), times the transposed weight, plus the bias; by kernels where gradients are in half precision."""
+    if not (has_fused_layers(x) and weight.dtype == x.dtype):
+        return F.linear(x, weight, bias)
+    output: Tensor = _Linear.apply(x.flatten(0, -2), weight, bias)  # type: ignore[no-untyped-call]
+    return output.view(*x.shape[:-1], -1)
 
 
 def embed(tokens: Tensor, positions: Tensor, table: Tensor, position_table: Tensor, rate: float) -> Tensor:
@@ -129,14 +141,14 @@ class _AddDropoutNorm(torch.autograd.Function):
         gradients = [None if each is None else each.contiguous() for each in (*of_norm, *of_total)]
         rows, width = total.numel() // total.shape[-1], total.shape[-1]
         x_gradient, output_gradient = torch.empty_like(total), torch.empty_like(total)
-        programs = min(_PROGRAMS, -(-rows // _ROWS))
+        programs = min(_NORM_PROGRAMS, rows)
         sums = total.new_empty(programs if norm or ctx.bias_type else 0, 3, width, dtype=torch.float32)
         layer_kernels.sum_and_norm_backward[(programs,)](
             *gradients, total, kept, mean, inverse_deviation, weight, x_gradient, output_gradient, sums, rows,
             _dropout(ctx.rate)[0],
-            WIDTH=width, COLUMNS=1 << (width - 1).bit_length(), ROWS=_ROWS, DROPOUT=ctx.rate > 0, NORM=norm,
+            WIDTH=width, COLUMNS=1 << (width - 1).bit_length(), ROWS=1, DROPOUT=ctx.rate > 0, NORM=norm,
             SECOND=of_norm[1] is not None, TOTAL=of_total[0] is not None, SECOND_TOTAL=of_total[1] is not None,
-            BIAS=ctx.bias_type is not None, num_warps=_WARPS,
+            BIAS=ctx.bias_type is not None, num_warps=max(1, width // 1024),  # a warp: a row is summed within it
         )  # fmt: skip
         of_weight, of_norm_bias, of_bias = sums.sum(0)
         return (
@@ -146,6 +158,21 @@ class _AddDropoutNorm(torch.autograd.Function):
             *((of_weight, of_norm_bias) if norm else (None, None)),
             *(None, None, None),
         )
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.with_bias = bias is not None
+        return F.linear(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        gradient = gradient.contiguous()
+        of_weight = weight_gradient(gradient, x)
+        return gradient @ weight, of_weight, _column_sums(gradient).to(weight.dtype) if ctx.with_bias else None
 
 
 class _LinearRelu(torch.autograd.Function):
@@ -168,7 +195,8 @@ class _LinearRelu(torch.autograd.Function):
         layer_kernels.mask_and_sum[(programs, -(-width // columns))](
             gradient.contiguous(), hidden, masked, sums, rows, width, ROWS=_ROWS, COLUMNS=columns, num_warps=_WARPS
         )
-        return masked @ weight, masked.T @ x, sums.sum(0).to(weight.dtype)
+        of_weight = weight_gradient(masked, x)
+        return masked @ weight, of_weight, sums.sum(0).to(weight.dtype)
 
 
 class _Embed(torch.autograd.Function):
@@ -201,6 +229,19 @@ class _Embed(torch.autograd.Function):
             **_widths(width), ROWS=1, ROUNDS=_ROUNDS, DROPOUT=ctx.rate > 0, PADDING=PAD, num_warps=_WARPS,
         )  # fmt: skip
         return None, None, found, None, None
+
+
+def _column_sums(x: Tensor) -> Tensor:
+    """The sum over all rows of x, (rows, width), in float32."""
+    from focat.model import layer_kernels
+
+    rows, width = x.shape
+    programs = min(_SUM_PROGRAMS, -(-rows // _SUM_ROWS))
+    sums = x.new_empty(programs, width, dtype=torch.float32)
+    layer_kernels.column_sums[(programs, -(-width // _SUM_COLUMNS))](
+        x, sums, rows, width, ROWS=_SUM_ROWS, COLUMNS=_SUM_COLUMNS, num_warps=_WARPS
+    )
+    return sums.sum(0)
 
 
 def _seed(x: Tensor, rate: float) -> Tensor:

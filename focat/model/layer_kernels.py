@@ -173,6 +173,19 @@ def mask_and_sum(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def column_sums(  # type: ignore[no-untyped-def]
+    x, sums, rows, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+):
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    total = tl.zeros([ROWS, COLUMNS], tl.float32)
+    for start in range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
+        row = start + tl.arange(0, ROWS)
+        inside = (row < rows)[:, None] & (column < width)[None, :]
+        total += tl.load(x + row[:, None] * width + column[None, :], mask=inside, other=0.0).to(tl.float32)
+    tl.store(sums + tl.program_id(0) * width + column, tl.sum(total, 0), mask=column < width)
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def _embed_part(  # type: ignore[no-untyped-def]
     word, position, x, place, column, inside, real, random, threshold, scale, factor, DROPOUT: tl.constexpr
 ):

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from focat.config.schema import ModelSettings
 from focat.model.attention import CrossAttention, LayerKV, SelfAttention, WeightsOut, init_blocks
 from focat.model.context import ContextAttention, ContextKeys
-from focat.model.fused_layers import add_dropout_norm, add_norm, has_fused_layers, linear_relu
+from focat.model.fused_layers import add_dropout_norm, add_norm, has_fused_layers, linear, linear_relu
 from focat.model.global_attention import (
     GlobalCrossAttention,
     GlobalKV,
@@ -123,7 +123,7 @@ class FeedForward(nn.Module):
             hidden = linear_relu(x, self.up_proj)
         else:
             hidden = self.dropout(self._activate(self.up_proj(x)))
-        return F.linear(hidden, self.down_proj.weight), self.down_proj.bias
+        return linear(hidden, self.down_proj.weight), self.down_proj.bias
 
     def _activate(self, hidden: Tensor) -> Tensor:
         """(windows, length, d_ff); for swiglu, the input is twice as wide."""

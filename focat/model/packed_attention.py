@@ -18,9 +18,10 @@ from focat.config.schema import ModelSettings
 from focat.hardware import runs_kernels
 from focat.windows.batch import BLOCK
 
-_GROUP = 2  # heads of a program
+_GROUP = 4  # heads of a program
 _FORWARD = {"num_warps": 4, "num_stages": 2}
-_BACKWARD_WARPS = 4
+_BACKWARD = {"num_warps": 4, "num_stages": 3}
+_WIDE_BACKWARD = {"num_warps": 4, "num_stages": 2}  # above 128 bytes three stages exceed the shared memory of most GPUs
 _MAX_HEAD_BYTES = 256  # of a token: a width of 128 in bfloat16
 _LOG2_E = math.log2(math.e)
 
@@ -70,31 +71,6 @@ def packed_attention(qkv: Tensor, mask: PackedMask, kv: Tensor | None = None) ->
     return output
 
 
-def attention_and_log_sums(qkv: Tensor, kv: Tensor | None, mask: PackedMask) -> tuple[Tensor, Tensor]:
-    """`packed_attention` without autograd, and what its gradients need: (heads, tokens)."""
-    return _forward(*_queries_keys_values(qkv, kv), mask)
-
-
-def attention_gradients(
-    gradient: Tensor,
-    qkv: Tensor,
-    kv: Tensor | None,
-    output: Tensor,
-    log_sums: Tensor,
-    mask: PackedMask,
-    sums: bool,
-) -> tuple[tuple[Tensor, Tensor | None], tuple[Tensor, Tensor] | None]:
-    """The gradients of qkv and kv, and with `sums`, their sums over all tokens, in float32.
-
-    The sums are of queries, (heads, head width), and of keys and values, (2, heads, head width).
-    """
-    qkv_gradient = torch.empty(qkv.shape, dtype=qkv.dtype, device=qkv.device)
-    kv_gradient = None if kv is None else torch.empty(kv.shape, dtype=kv.dtype, device=kv.device)
-    parts = _queries_keys_values(qkv_gradient, kv_gradient)
-    found = _backward(gradient, *_queries_keys_values(qkv, kv), output, log_sums, mask, *parts, sums)
-    return (qkv_gradient, kv_gradient), found
-
-
 def visible_keys(mask: PackedMask, window: int, heads: int) -> tuple[slice, slice, Tensor]:
     """The queries and keys of a window, and what they see of each other, (heads, queries, keys)."""
     queries = slice(*mask.query_bounds[window : window + 2].tolist())
@@ -111,7 +87,7 @@ def _forward(queries: Tensor, keys: Tensor, values: Tensor, mask: PackedMask) ->
     scale = _LOG2_E / math.sqrt(width)
     output = torch.empty((tokens, heads, width), dtype=queries.dtype, device=queries.device)
     log_sums = torch.empty((heads, tokens), dtype=torch.float32, device=queries.device)
-    if not has_kernels_for(queries, width):
+    if not _has_kernels(queries):
         for window in range(len(mask.query_bounds) - 1):
             here, there, visible = visible_keys(mask, window, heads)
             scores = torch.einsum("qhd,khd->hqk", queries[here], keys[there]) * scale
@@ -134,16 +110,12 @@ def _forward(queries: Tensor, keys: Tensor, values: Tensor, mask: PackedMask) ->
 
 def _backward(
     gradient: Tensor, queries: Tensor, keys: Tensor, values: Tensor, output: Tensor, log_sums: Tensor,
-    mask: PackedMask, query_gradient: Tensor, key_gradient: Tensor, value_gradient: Tensor, sums: bool = False,
-) -> tuple[Tensor, Tensor] | None:  # fmt: skip
-    """Write the gradients of queries, keys and values into the last three.
-
-    With `sums`, return their sums over all tokens, in float32: of queries, (heads, head width), and of keys and
-    values, (2, heads, head width).
-    """
+    mask: PackedMask, query_gradient: Tensor, key_gradient: Tensor, value_gradient: Tensor,
+) -> None:  # fmt: skip
+    """Write the gradients of queries, keys and values into the last three."""
     tokens, heads, width = queries.shape
     scale = _LOG2_E / math.sqrt(width)
-    if not has_kernels_for(queries, width):
+    if not _has_kernels(queries):
         for window in range(len(mask.query_bounds) - 1):
             here, there, visible = visible_keys(mask, window, heads)
             scores = torch.einsum("qhd,khd->hqk", queries[here], keys[there]) * scale
@@ -153,43 +125,23 @@ def _backward(
             query_gradient[here] = torch.einsum("hqk,khd->qhd", change, keys[there])
             key_gradient[there] = torch.einsum("hqk,qhd->khd", change, queries[here])
             value_gradient[there] = torch.einsum("hqk,qhd->khd", weights, gradient[here])
-        if not sums:
-            return None
-        own, *others = (each.sum(0, dtype=torch.float32) for each in (query_gradient, key_gradient, value_gradient))
-        return own, torch.stack(others)
+        return
     from focat.model import attention_kernels
 
     inner = torch.empty_like(log_sums)  # (heads, queries): products of output and its gradient
-    windows, query_blocks, key_blocks = len(mask.query_bounds) - 1, len(mask.query_blocks), len(mask.key_blocks)
-    query_sums = log_sums.new_zeros(windows + query_blocks if sums else 0, heads, width)
-    key_value_sums = log_sums.new_zeros(windows + key_blocks if sums else 0, 2, heads, width)
     group = _heads_of_a_program(heads)
-    options = {"CAUSAL": mask.causal, "LOCAL": mask.local_heads > 0, "WIDTH": width, "BLOCK": BLOCK, "SUMS": sums}
-    blockwise = {"GROUP": group, "num_warps": _BACKWARD_WARPS, "num_stages": _backward_stages(queries)}
-    strides = queries.stride(0), keys.stride(0), values.stride(0)
-    gradient_strides = query_gradient.stride(0), key_gradient.stride(0), value_gradient.stride(0)
-    sizes = mask.local_heads, scale, tokens, heads
-    attention_kernels.window_gradients[windows, heads](
-        queries, keys, values, output, gradient, log_sums, query_gradient, key_gradient, value_gradient, query_sums,
-        key_value_sums, *mask[:2], *mask[4:6], *sizes, *strides, *gradient_strides,
-        **options, num_warps=_BACKWARD_WARPS, num_stages=1,
+    options = {"CAUSAL": mask.causal, "LOCAL": mask.local_heads > 0, "WIDTH": width, "BLOCK": BLOCK, "GROUP": group}
+    options |= _BACKWARD if width * queries.itemsize <= 128 else _WIDE_BACKWARD
+    attention_kernels.query_gradients[len(mask.query_blocks), heads // group](
+        queries, keys, values, output, gradient, log_sums, inner, query_gradient, mask.query_blocks, *mask[4:6],
+        mask.local_heads, scale, tokens, heads, queries.stride(0), keys.stride(0), values.stride(0),
+        query_gradient.stride(0), **options,
     )  # fmt: skip
-    attention_kernels.query_gradients[query_blocks, heads // group](
-        queries, keys, values, output, gradient, log_sums, inner, query_gradient, query_sums[windows:],
-        mask.query_blocks, *mask[4:6], *sizes, *strides, gradient_strides[0], **options, **blockwise,
+    attention_kernels.key_value_gradients[len(mask.key_blocks), heads // group](
+        queries, keys, values, gradient, log_sums, inner, key_gradient, value_gradient, mask.key_blocks, *mask[4:6],
+        mask.local_heads, scale, tokens, heads, queries.stride(0), keys.stride(0), values.stride(0),
+        key_gradient.stride(0), value_gradient.stride(0), **options,
     )  # fmt: skip
-    attention_kernels.key_value_gradients[key_blocks, heads // group](
-        queries, keys, values, gradient, log_sums, inner, key_gradient, value_gradient, key_value_sums[windows:],
-        mask.key_blocks, *mask[4:6], *sizes, *strides, *gradient_strides[1:], **options, **blockwise,
-    )  # fmt: skip
-    return (query_sums.sum(0), key_value_sums.sum(0)) if sums else None
-
-
-def _backward_stages(queries: Tensor) -> int:
-    """As many as fit into the shared memory of most GPUs."""
-    if queries.shape[-1] * queries.itemsize <= 128:
-        return 3
-    return 2 if queries.itemsize == 2 else 1
 
 
 def _heads_of_a_program(heads: int) -> int:
@@ -203,9 +155,9 @@ def has_packed_kernels(settings: ModelSettings) -> bool:
     return whole and settings.attention_dropout == 0 and _fits(settings.d_model // settings.heads, torch.bfloat16)
 
 
-def has_kernels_for(x: Tensor, head_width: int) -> bool:
-    """Whether the kernels can compute attention of heads of this width, with the type of x and on its device."""
-    return runs_kernels(x.device) and _fits(head_width, x.dtype)
+def _has_kernels(x: Tensor) -> bool:
+    """Whether the kernels can compute attention of heads such as x's, (tokens, heads, head width), on its device."""
+    return runs_kernels(x.device) and _fits(x.shape[-1], x.dtype)
 
 
 def _fits(width: int, dtype: torch.dtype) -> bool:
@@ -215,7 +167,7 @@ def _fits(width: int, dtype: torch.dtype) -> bool:
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, qkv: Tensor, kv: Tensor | None, mask: PackedMask) -> Tensor:
-        output, log_sums = attention_and_log_sums(qkv, kv, mask)
+        output, log_sums = _forward(*_queries_keys_values(qkv, kv), mask)
         ctx.save_for_backward(qkv, kv, output, log_sums)
         ctx.mask = mask
         return output
@@ -223,8 +175,11 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         qkv, kv, output, log_sums = ctx.saved_tensors
-        gradients, _ = attention_gradients(gradient.contiguous(), qkv, kv, output, log_sums, ctx.mask, sums=False)
-        return *gradients, None
+        qkv_gradient = torch.empty(qkv.shape, dtype=qkv.dtype, device=qkv.device)
+        kv_gradient = None if kv is None else torch.empty(kv.shape, dtype=kv.dtype, device=kv.device)
+        gradients = _queries_keys_values(qkv_gradient, kv_gradient)
+        _backward(gradient.contiguous(), *_queries_keys_values(qkv, kv), output, log_sums, ctx.mask, *gradients)
+        return qkv_gradient, kv_gradient, None
 
 
 def _queries_keys_values(qkv: Tensor, kv: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:

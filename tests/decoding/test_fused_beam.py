@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from focat.config.schema import SearchSettings
-from focat.corpus.vocabulary import SPECIALS
+from focat.corpus.vocabulary import END, SEPARATOR, SPECIALS
 from focat.decoding import fused_beam
 from focat.decoding.beam import Beams, BeamSearch, BeamState
 from focat.decoding.engine import Engine
@@ -65,6 +65,7 @@ def random_top(windows: int, hypotheses: int, beam: int, seed: int) -> TopTokens
     """Of few different probabilities, and some of zero."""
     draw = torch.Generator().manual_seed(seed)
     logits = torch.randint(0, 6, (windows, hypotheses, WORDS), generator=draw).float()
+    logits[..., END : SEPARATOR + 1] += 2  # they often end
     logits[torch.rand(logits.shape, generator=draw) < 0.1] = -math.inf
     return TopTokens.of(logits.to(DEVICE), 2 * beam)
 

@@ -51,7 +51,7 @@ def test_sum_dropout_and_normalisation(
     with_bias: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fused_layers, "_PROGRAMS", 4)  # of which some have more rows than others
+    monkeypatch.setattr(fused_layers, "_NORM_PROGRAMS", 4)  # of which some have more rows than others
     torch.manual_seed(0)
     x, output, norm = draw(2, 7, width), draw(2, 7, width), nn.LayerNorm(width, device=DEVICE)
     bias = draw(width) if with_bias else None
@@ -134,6 +134,21 @@ def test_dropout_keeps_its_share_and_is_seeded(rate: float) -> None:
         for side in (0, 1):  # no column and no row is favoured
             assert float((dropped.mean(side) - rate).abs().max()) < 5 * deviation / math.sqrt(dropped.shape[side])
         torch.testing.assert_close(drawn[drawn != 0], (output / (1 - rate))[drawn != 0])
+
+
+@needs_kernels
+@pytest.mark.parametrize("with_bias", [True, False])
+@pytest.mark.parametrize(("rows", "width"), [(3, 64), (2, 24), (700, 132)])
+def test_linear_layers(rows: int, width: int, with_bias: bool) -> None:
+    torch.manual_seed(0)
+    x, layer = draw(3, rows, 64), nn.Linear(64, width, device=DEVICE, dtype=torch.bfloat16)
+    weights = [layer.weight, layer.bias] if with_bias else [layer.weight]
+    found, expected = fused_layers.linear(x, *weights), F.linear(x, *weights)
+    torch.testing.assert_close(found, expected, **CLOSE)
+    gradient = torch.randn_like(found)
+    exact = torch.autograd.grad(F.linear(x.float(), *(w.float() for w in weights)), [x, *weights], gradient.float())
+    for a, b in zip(torch.autograd.grad(found, [x, *weights], gradient), exact, strict=True):
+        torch.testing.assert_close(a.float() / b.abs().max(), b.float() / b.abs().max(), **CLOSE)
 
 
 @needs_kernels

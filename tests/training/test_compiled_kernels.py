@@ -18,7 +18,6 @@ from focat.decoding import fused_beam
 from focat.model import fused_layers
 from focat.model.next_tokens import read_next
 from focat.model.packed_attention import packed_attention
-from focat.model.projected_attention import cross_attention, self_attention
 from focat.model.tree_attention import TreeMask, append_nodes, tree_attention
 from focat.training.step import fastest_kernel
 from tests.decoding.test_fused_beam import random_cache, random_search, random_top
@@ -76,7 +75,7 @@ def launched(
 def test_attention(width: int, precision: torch.dtype, launched: list[str]) -> None:
     qkv = torch.randn(70, 3, 4, width, dtype=precision, requires_grad=True)
     packed_attention(qkv, example([70], [70], True, 2)).sum().backward()
-    assert launched == ["attend", "window_gradients", "query_gradients", "key_value_gradients"]
+    assert launched == ["attend", "query_gradients", "key_value_gradients"]
 
 
 @pytest.mark.parametrize(
@@ -116,23 +115,18 @@ def test_embeddings_in_training(rate: float, launched: list[str]) -> None:
     assert launched == ["embed", "embed_backward"]
 
 
-@pytest.mark.parametrize("cross", [False, True])
-def test_projected_attention(cross: bool, launched: list[str]) -> None:
-    x = torch.randn(70, 512, dtype=torch.bfloat16, requires_grad=True)
-    first, second = (nn.Linear(512, 512 * n, dtype=torch.bfloat16) for n in ((1, 2) if cross else (3, 3)))
-    mask = example([70], [70], not cross, 0)
-    if cross:
-        cross_attention(x, first, x, second, 8, mask).sum().backward()
-    else:
-        self_attention(x, first, 8, mask).sum().backward()
-    assert launched == ["attend", "window_gradients", "query_gradients", "key_value_gradients"]
-
-
 @pytest.mark.parametrize(("vocabulary", "precision"), [(37, torch.float32), (32_000, torch.bfloat16)])
 def test_loss(vocabulary: int, precision: torch.dtype, launched: list[str]) -> None:
     logits, labels = torch.randn(3, vocabulary, dtype=precision), torch.tensor([7, 8, 9])
     fastest_kernel(logits.device, compiled=False)(logits, labels, torch.ones(3), 0.1)
     assert launched == ["_one_row"]
+
+
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_linear_layers(with_bias: bool, launched: list[str]) -> None:
+    x, layer = torch.randn(2, 9, 512, dtype=torch.bfloat16), nn.Linear(512, 300, dtype=torch.bfloat16)
+    fused_layers.linear(x, layer.weight, layer.bias if with_bias else None).sum().backward()
+    assert launched == ["column_sums"] * with_bias
 
 
 @pytest.mark.parametrize("width", [300, 2048])

@@ -21,7 +21,9 @@ from focat.decoding.scheduler import RequestQueue, SlotTable, compaction_order, 
 from focat.errors import FocatError
 from focat.hardware import to_device_async
 
-_COLUMNS_MULTIPLE = 128  # steps attend to a multiple of so many columns, or to all; one graph for each
+_COLUMNS_MULTIPLE = (
+    128  # without lists of columns, steps attend to a multiple of so many, or to all; one graph for each
+)
 _DOWNSIZE_TO = 1 / 4  # of the windows: when no more are live, they move to smaller buffers,
 _DOWNSIZE_MIN_ROWS = 256  # unless a step has so few rows that it takes no less time with fewer,
 _DOWNSIZE_MIN_STEPS = 16  # or so few steps are left that capturing may take longer
@@ -106,10 +108,13 @@ class ContinuousBatching:
         if buffers.caches[0].length + added > buffers.shape.columns:
             self._compact_cache(buffers)
         lengths = [cache.length for cache in buffers.caches]
-        columns = [
-            min(round_to_bucket(cache.length + added, _COLUMNS_MULTIPLE), cache.capacity) for cache in buffers.caches
-        ]
         runner = self._runner
+        columns = [
+            cache.capacity
+            if runner.lists_columns
+            else min(round_to_bucket(cache.length + added, _COLUMNS_MULTIPLE), cache.capacity)
+            for cache in buffers.caches
+        ]
         self.graphs(lambda: runner.step(buffers, columns), self._stride, buffers.graphs, ("step", *columns))
         for cache, length in zip(buffers.caches, lengths, strict=True):
             cache.length = length + added  # a replay does not count

@@ -33,6 +33,7 @@ from focat.errors import FocatError, ParameterError
 from focat.hardware import to_device_async
 from focat.model import EncoderOutput, Transformer, TreeKVCache
 from focat.model.kv_cache import CAPACITY_STEP, KVMemory
+from focat.model.tree_attention import always_lists_columns
 from focat.windows.batch import PaddedSequences
 from focat.windows.segments import segments_of
 from focat.windows.splitmix64 import splitmix64
@@ -71,6 +72,11 @@ class ModelRunner:
             raise FocatError("decoding.int8: only CPUs compute with eight-bit integers here; leave it out on a GPU")
         if self.settings.bfloat16 and not (on_cpu and has_bfloat16() and all(map(can_pack, self.models))):
             raise FocatError("decoding.bfloat16: only CPUs that have bfloat16 compute with it here; leave it out")
+
+    @property
+    def lists_columns(self) -> bool:
+        """Whether steps read the columns of the KV cache that are seen, however many they span."""
+        return all(always_lists_columns(model.settings, model.output_weight) for model in self.models)
 
     def with_settings(self, settings: SearchSettings) -> ModelRunner:
         """The same prepared models under other settings; `int8` and `bfloat16` stay as they are."""
@@ -247,16 +253,25 @@ class ModelRunner:
         return [torch.from_numpy(each).to(self.device) for each in (known.before, known.after)]
 
     def _initial_state(self, requests: Sequence[ScheduledRequest], max_length: int) -> BeamState:
-        plain, count = [scheduled.request for scheduled in requests], len(requests)
+        numbers = torch.tensor(
+            [
+                (each.id, each.max_length, request.sentences or 0, request.prefix_sentences, request.starts_sentence)
+                for each in requests
+                for request in [each.request]
+            ]
+        )
+        # one copy to the device for all; (windows, 1) each
+        ids, max_lengths, sentences, closed, empty = to_device_async(numbers.T.contiguous(), self.device)[..., None]
+        zeros = torch.zeros_like(ids)
         return BeamState(
-            request_id=self._column([scheduled.id for scheduled in requests])[:, 0],
-            step=torch.zeros(count, 1, dtype=torch.long, device=self.device),
-            max_length=self._column([scheduled.max_length for scheduled in requests]),
-            sentences=self._column([request.sentences or 0 for request in plain]),
-            closed=self._column([request.prefix_sentences for request in plain]).repeat(1, self.beam),
-            empty=self._column([request.starts_sentence for request in plain]).repeat(1, self.beam),
-            lengths=torch.zeros(count, self.beam, dtype=torch.long, device=self.device),
-            finished=torch.zeros(count, dtype=torch.bool, device=self.device),
+            request_id=ids[:, 0],
+            step=zeros,
+            max_length=max_lengths,
+            sentences=sentences,
+            closed=closed.repeat(1, self.beam),
+            empty=(empty > 0).repeat(1, self.beam),
+            lengths=zeros.repeat(1, self.beam),
+            finished=zeros[:, 0] > 0,
             uniforms=self._uniforms([scheduled.sampling_seed for scheduled in requests], max_length),
         )
 
@@ -268,9 +283,6 @@ class ModelRunner:
         settings = self.settings
         single_start = not settings.sample
         return BeamSearch(state, max_length, settings.nbest, settings.length_penalty, single_start, phrases)
-
-    def _column(self, values: Sequence[int]) -> Tensor:
-        return to_device_async(torch.tensor(values), self.device)[:, None]  # (windows, 1)
 
     def _uniforms(self, seeds: list[int], max_length: int) -> Tensor:
         """Random numbers from [0, 1) for sampling, (windows, beam, max length), a function of each request's seed."""

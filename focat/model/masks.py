@@ -102,10 +102,9 @@ def packed_masks(
 ) -> list[PackedMask | GatedMask]:
     """`layer_masks` of packed windows. Sentences are (1, queries) and (1, keys); each query's has a key."""
     sentences = query_sentence[0].int(), key_sentence[0].int()
-    tables = (
-        block_table(queries.blocks, queries.bounds, keys.bounds),
-        block_table(keys.blocks, keys.bounds, queries.bounds),
-    )
+    of_queries = block_table(queries.blocks, queries.bounds, keys.bounds)
+    of_keys = of_queries if keys is queries else block_table(keys.blocks, keys.bounds, queries.bounds)
+    tables = of_queries, of_keys
 
     def mask(local_heads: int) -> PackedMask:
         return PackedMask(queries.bounds, keys.bounds, *tables, *sentences, causal, local_heads)

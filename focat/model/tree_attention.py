@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
+from focat.config.schema import ModelSettings
 from focat.hardware import runs_kernels
 
 MAX_QUERIES = 16  # of a window; with more, products of large matrices are as fast
@@ -81,6 +82,14 @@ def lists_columns(mask: Tensor, queries: int, dtype: torch.dtype) -> bool:
         and columns < _MAX_COLUMNS
         and windows > 0
     )
+
+
+def always_lists_columns(settings: ModelSettings, weights: Tensor) -> bool:
+    """Whether all attentions of a model's steps read listed columns alone; others in its buffers cost nothing then."""
+    width = settings.d_model // settings.heads
+    fits = width >= 16 and width & (width - 1) == 0 and width * weights.itemsize <= _MAX_HEAD_BYTES
+    plain = settings.attention == "full" and settings.context is None and settings.second_pass is None
+    return runs_kernels(weights.device) and weights.itemsize == 2 and fits and plain
 
 
 def can_attend(queries: Tensor, keys: Tensor, values: Tensor) -> bool:

@@ -16,13 +16,13 @@ from torch.nn import functional as F
 
 from focat.corpus.vocabulary import PAD
 from focat.hardware import runs_kernels
-from focat.model.weight_gradients import weight_gradient
 
 _ROWS = 4  # that a program holds at a time
 _WARPS = 4
 _PROGRAMS = 1056  # at most, of a backward pass, each with sums of its own: 8 on each multiprocessor of a large GPU
 _NORM_PROGRAMS = 2112  # the same where a program is a warp: 16 on each
 _SUM_ROWS, _SUM_COLUMNS, _SUM_PROGRAMS = 32, 128, 64  # of a sum of columns: rows at a time, and parts of all rows
+_LAST_ROWS, _LAST_COLUMNS = 128, 32  # of the sum of such sums
 _ROUNDS = 7  # of Philox; the fewest that pass all tests of randomness (Salmon et al., 2011)
 
 
@@ -134,11 +134,11 @@ class _AddDropoutNorm(torch.autograd.Function):
         norm = weight is not None
         if ctx.post or not norm:  # both are gradients of the same
             one, other = (first, second) if first is not None else (second, first)
-            of_norm, of_total = ((one, other), (None, None)) if norm else ((None, None), (one, other))
+            of_norm_gradients, of_total = ((one, other), (None, None)) if norm else ((None, None), (one, other))
         else:
-            of_norm, of_total = (second, None), (first, None)
-        norm = of_norm[0] is not None
-        gradients = [None if each is None else each.contiguous() for each in (*of_norm, *of_total)]
+            of_norm_gradients, of_total = (second, None), (first, None)
+        norm = of_norm_gradients[0] is not None
+        gradients = [None if each is None else each.contiguous() for each in (*of_norm_gradients, *of_total)]
         rows, width = total.numel() // total.shape[-1], total.shape[-1]
         x_gradient, output_gradient = torch.empty_like(total), torch.empty_like(total)
         programs = min(_NORM_PROGRAMS, rows)
@@ -147,17 +147,15 @@ class _AddDropoutNorm(torch.autograd.Function):
             *gradients, total, kept, mean, inverse_deviation, weight, x_gradient, output_gradient, sums, rows,
             _dropout(ctx.rate)[0],
             WIDTH=width, COLUMNS=1 << (width - 1).bit_length(), ROWS=1, DROPOUT=ctx.rate > 0, NORM=norm,
-            SECOND=of_norm[1] is not None, TOTAL=of_total[0] is not None, SECOND_TOTAL=of_total[1] is not None,
-            BIAS=ctx.bias_type is not None, num_warps=max(1, width // 1024),  # a warp: a row is summed within it
+            SECOND=of_norm_gradients[1] is not None, TOTAL=of_total[0] is not None,
+            SECOND_TOTAL=of_total[1] is not None, BIAS=ctx.bias_type is not None, num_warps=max(1, width // 1024),  # a warp: a row is summed within it
         )  # fmt: skip
-        of_weight, of_norm_bias, of_bias = sums.sum(0)
-        return (
-            x_gradient,
-            output_gradient,
-            of_bias.to(ctx.bias_type) if ctx.bias_type else None,
-            *((of_weight, of_norm_bias) if norm else (None, None)),
-            *(None, None, None),
-        )
+        of_norm: tuple[Tensor | None, ...] = (None, None)
+        of_bias = None
+        if len(sums):
+            exact, of_bias = _sum_rows(sums.view(programs, -1), 2 * width, ctx.bias_type or total.dtype)
+            of_norm = (exact[:width], exact[width:]) if norm else of_norm
+        return x_gradient, output_gradient, of_bias if ctx.bias_type else None, *of_norm, *(None, None, None)
 
 
 class _Linear(torch.autograd.Function):
@@ -171,8 +169,8 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         gradient = gradient.contiguous()
-        of_weight = weight_gradient(gradient, x)
-        return gradient @ weight, of_weight, _column_sums(gradient).to(weight.dtype) if ctx.with_bias else None
+        of_bias = _column_sums(gradient, weight.dtype) if ctx.with_bias else None
+        return gradient @ weight, gradient.T @ x, of_bias
 
 
 class _LinearRelu(torch.autograd.Function):
@@ -195,8 +193,7 @@ class _LinearRelu(torch.autograd.Function):
         layer_kernels.mask_and_sum[(programs, -(-width // columns))](
             gradient.contiguous(), hidden, masked, sums, rows, width, ROWS=_ROWS, COLUMNS=columns, num_warps=_WARPS
         )
-        of_weight = weight_gradient(masked, x)
-        return masked @ weight, of_weight, sums.sum(0).to(weight.dtype)
+        return masked @ weight, masked.T @ x, _sum_rows(sums, 0, weight.dtype)[1]
 
 
 class _Embed(torch.autograd.Function):
@@ -231,8 +228,8 @@ class _Embed(torch.autograd.Function):
         return None, None, found, None, None
 
 
-def _column_sums(x: Tensor) -> Tensor:
-    """The sum over all rows of x, (rows, width), in float32."""
+def _column_sums(x: Tensor, precision: torch.dtype) -> Tensor:
+    """The sum over all rows of x, (rows, width)."""
     from focat.model import layer_kernels
 
     rows, width = x.shape
@@ -241,7 +238,19 @@ def _column_sums(x: Tensor) -> Tensor:
     layer_kernels.column_sums[(programs, -(-width // _SUM_COLUMNS))](
         x, sums, rows, width, ROWS=_SUM_ROWS, COLUMNS=_SUM_COLUMNS, num_warps=_WARPS
     )
-    return sums.sum(0)
+    return _sum_rows(sums, 0, precision)[1]
+
+
+def _sum_rows(sums: Tensor, exact: int, precision: torch.dtype) -> tuple[Tensor, Tensor]:
+    """The sum of the rows, (programs, width), in float32 for the first `exact` columns, in `precision` for others."""
+    from focat.model import layer_kernels
+
+    rows, width = sums.shape
+    first, others = sums.new_empty(exact), sums.new_empty(width - exact, dtype=precision)
+    layer_kernels.sum_rows[(-(-width // _LAST_COLUMNS),)](
+        sums, first, others, rows, width, exact, ROWS=_LAST_ROWS, COLUMNS=_LAST_COLUMNS, num_warps=_WARPS
+    )
+    return first, others
 
 
 def _seed(x: Tensor, rate: float) -> Tensor:

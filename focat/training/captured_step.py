@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager
 import torch
 from torch import Tensor, nn
 
-from focat.model.weight_gradients import Aside, weight_gradients_aside
 from focat.progress import Progress
 from focat.training.mixed_precision import MasterWeights
 from focat.training.objective import LossSums
@@ -73,7 +72,6 @@ class CapturedStep:
         self._batch = batch.map(lambda tensor: torch.empty_like(tensor, device=device))
         self._discount, self._scale = torch.zeros((), device=device), torch.zeros((), device=device)
         self._make_gradients(list(self.step.parameters()))
-        self._aside = Aside()
         self._sums = torch.zeros(6, dtype=torch.float64, device=device)
         self._load(batch, self._discount, 0.0)
         stream: torch.cuda.Stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -115,14 +113,15 @@ class CapturedStep:
     def _compute(self) -> None:
         with self.autocast():
             total, smoothed, plain = self.step(self._batch.source, self._batch.target, self._discount)
-        with weight_gradients_aside(self._aside):
-            gradients = torch.autograd.grad(total * self._scale, list(self.step.parameters()))
+        gradients = torch.autograd.grad(total * self._scale, list(self.step.parameters()))
+        half = torch.cat([each.flatten() for each in gradients if each.dtype != torch.float32])
+        exact = [each for each in gradients if each.dtype == torch.float32]
         if self.accumulates:
-            half = torch.cat([each.flatten() for each in gradients if each.dtype != torch.float32])
             self._sum_of_half += half
-            torch._foreach_add_(self._sums_of_exact, [each for each in gradients if each.dtype == torch.float32])
+            torch._foreach_add_(self._sums_of_exact, exact)
         else:
-            torch._foreach_copy_(self._gradients, gradients)
+            self._sum_of_half.copy_(half)
+            torch._foreach_copy_(self._sums_of_exact, exact)
         self._sums.copy_(LossSums.from_tokens(self._batch.target, smoothed, plain).sums)
 
 

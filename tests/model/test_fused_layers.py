@@ -132,7 +132,7 @@ def test_dropout_keeps_its_share_and_is_seeded(rate: float) -> None:
         deviation = math.sqrt(rate * (1 - rate))
         assert abs(float(dropped.mean()) - rate) < 5 * deviation / math.sqrt(dropped.numel())
         for side in (0, 1):  # no column and no row is favoured
-            assert float((dropped.mean(side) - rate).abs().max()) < 5 * deviation / math.sqrt(dropped.shape[side])
+            assert float((dropped.mean(side) - rate).abs().max()) < 7 * deviation / math.sqrt(dropped.shape[side])
         torch.testing.assert_close(drawn[drawn != 0], (output / (1 - rate))[drawn != 0])
 
 

@@ -8,6 +8,8 @@ of weights and biases while a row is at hand. `add_norm` is for translation, wit
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -20,9 +22,10 @@ from focat.hardware import runs_kernels
 _ROWS = 4  # that a program holds at a time
 _WARPS = 4
 _PROGRAMS = 1056  # at most, of a backward pass, each with sums of its own: 8 on each multiprocessor of a large GPU
-_NORM_PROGRAMS = 2112  # the same where a program is a warp: 16 on each
-_SUM_ROWS, _SUM_COLUMNS, _SUM_PROGRAMS = 32, 128, 64  # of a sum of columns: rows at a time, and parts of all rows
-_LAST_ROWS, _LAST_COLUMNS = 128, 32  # of the sum of such sums
+_NORM_PROGRAMS = 2112  # the same of normalisation, where a row is for one warp: 16 on each
+_SUM_ROWS, _SUM_COLUMNS, _SUM_PROGRAMS = 16, 128, 128  # of a sum of columns: rows at a time, and parts of all rows
+_LAST_ROWS, _LAST_COLUMNS, _LAST_WARPS = 256, 32, 8  # of the sum of such sums
+_SEEDS = 64  # that are drawn together
 _ROUNDS = 7  # of Philox; the fewest that pass all tests of randomness (Salmon et al., 2011)
 
 
@@ -148,7 +151,7 @@ class _AddDropoutNorm(torch.autograd.Function):
             _dropout(ctx.rate)[0],
             WIDTH=width, COLUMNS=1 << (width - 1).bit_length(), ROWS=1, DROPOUT=ctx.rate > 0, NORM=norm,
             SECOND=of_norm_gradients[1] is not None, TOTAL=of_total[0] is not None,
-            SECOND_TOTAL=of_total[1] is not None, BIAS=ctx.bias_type is not None, num_warps=max(1, width // 1024),  # a warp: a row is summed within it
+            SECOND_TOTAL=of_total[1] is not None, BIAS=ctx.bias_type is not None, num_warps=max(1, width // 1024),
         )  # fmt: skip
         of_norm: tuple[Tensor | None, ...] = (None, None)
         of_bias = None
@@ -248,14 +251,37 @@ def _sum_rows(sums: Tensor, exact: int, precision: torch.dtype) -> tuple[Tensor,
     rows, width = sums.shape
     first, others = sums.new_empty(exact), sums.new_empty(width - exact, dtype=precision)
     layer_kernels.sum_rows[(-(-width // _LAST_COLUMNS),)](
-        sums, first, others, rows, width, exact, ROWS=_LAST_ROWS, COLUMNS=_LAST_COLUMNS, num_warps=_WARPS
+        sums, first, others, rows, width, exact, ROWS=_LAST_ROWS, COLUMNS=_LAST_COLUMNS, num_warps=_LAST_WARPS
     )
     return first, others
 
 
 def _seed(x: Tensor, rate: float) -> Tensor:
     """A random number on the device of x; without dropout none is read."""
-    return torch.randint(1 << 31, (1,), device=x.device) if rate > 0 else x.new_empty(0)
+    if rate == 0:
+        return x.new_empty(0)
+    if _seeds:
+        return next(_seeds[-1])
+    return torch.randint(1 << 31, (1,), device=x.device)
+
+
+_seeds: list[Iterator[Tensor]] = []  # drawn beforehand; of the innermost context last
+
+
+@contextmanager
+def drawn_seeds(device: torch.device) -> Iterator[None]:
+    """Draw the seeds of all dropout in a forward pass together, in one launch; `_SEEDS` at a time."""
+
+    def seeds() -> Iterator[Tensor]:
+        while True:
+            drawn = torch.randint(1 << 31, (_SEEDS, 2), device=device)
+            yield from drawn[:, :1].unbind(0)  # 16 bytes apart, as kernels like pointers to be
+
+    _seeds.append(seeds())
+    try:
+        yield
+    finally:
+        _seeds.pop()
 
 
 def _dropout(rate: float) -> tuple[float, int]:

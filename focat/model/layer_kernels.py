@@ -173,30 +173,6 @@ def mask_and_sum(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def masked_product(  # type: ignore[no-untyped-def]
-    gradient, weight, hidden, masked, sums, rows, width,
-    INNER: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, STEP: tl.constexpr,
-):  # fmt: skip
-    """gradient @ weight where hidden is positive, and its sum over the rows of the program."""
-    blocks = tl.cdiv(width, COLUMNS)
-    part = tl.program_id(0) // blocks
-    row = part * ROWS + tl.arange(0, ROWS)
-    column = (tl.program_id(0) % blocks) * COLUMNS + tl.arange(0, COLUMNS)
-    entry = tl.arange(0, STEP)
-    real, there = (row < rows)[:, None], (column < width)[None, :]
-    total = tl.zeros([ROWS, COLUMNS], tl.float32)
-    for start in range(0, INNER, STEP):
-        left = tl.load(gradient + row[:, None] * INNER + (start + entry)[None, :], mask=real, other=0.0)
-        right = tl.load(weight + (start + entry)[:, None] * width + column[None, :], mask=there, other=0.0)
-        total = tl.dot(left, right, total)
-    place = row[:, None] * width + column[None, :]
-    active = tl.load(hidden + place, mask=real & there, other=0.0) > 0
-    value = tl.where(active, total, 0.0).to(masked.dtype.element_ty)
-    tl.store(masked + place, value, mask=real & there)
-    tl.store(sums + part * width + column, tl.sum(value.to(tl.float32), 0), mask=column < width)
-
-
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def column_sums(  # type: ignore[no-untyped-def]
     x, sums, rows, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):

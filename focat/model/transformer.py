@@ -27,7 +27,7 @@ from focat.model.embeddings import (
     new_embedding,
     sum_embeddings,
 )
-from focat.model.fused_layers import embed
+from focat.model.fused_layers import drawn_seeds, embed
 from focat.model.global_attention import GlobalKV
 from focat.model.kv_cache import CAPACITY_STEP, EncoderOutput, TreeKVCache
 from focat.model.layers import DecoderLayer, EncoderLayer, LayerContext, Residual, SerialContext, Stream
@@ -135,8 +135,9 @@ class Transformer(nn.Module):
 
         Both sides are padded, or both are packed.
         """
-        encoded = self.encode(source)
-        return self.decode(encoded, decoder_input(target))
+        with drawn_seeds(source.tokens.device):
+            encoded = self.encode(source)
+            return self.decode(encoded, decoder_input(target))
 
     def encode(self, source: Sequences, weights_out: WeightsOut | None = None) -> EncoderOutput:
         """Encode the source windows.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,7 @@ from focat.training.mixed_precision import MasterWeights
 from focat.training.objective import LossSums
 from focat.windows.batch import PackedBatch
 
+_ALIGNED = 16  # bytes, as kernels like tensors to be
 _WARM_UPS = 2  # runs before the capture: the first compiles, and libraries set up what they need
 
 
@@ -69,7 +71,7 @@ class CapturedStep:
     def _capture(self, batch: PackedBatch) -> None:
         """Make the buffers that every batch is copied into, and capture the computation on them."""
         device = next(self.step.parameters()).device
-        self._batch = batch.map(lambda tensor: torch.empty_like(tensor, device=device))
+        self._make_buffers(batch, device)
         self._discount, self._scale = torch.zeros((), device=device), torch.zeros((), device=device)
         self._make_gradients(list(self.step.parameters()))
         self._sums = torch.zeros(6, dtype=torch.float64, device=device)
@@ -90,6 +92,15 @@ class CapturedStep:
             torch.cuda.empty_cache()
             self.progress.log(f"no CUDA graph of the training step ({str(error).splitlines()[0]}); training is slower")
 
+    def _make_buffers(self, batch: PackedBatch, device: torch.device) -> None:
+        """Make the tensors of a batch on the device, views of one, and that one on the host."""
+        sizes = [tensor.nbytes for tensor in _tensors(batch)]
+        begins = list(accumulate((-(-size // _ALIGNED) * _ALIGNED for size in sizes), initial=0))
+        self._bytes = torch.empty(begins[-1], dtype=torch.uint8, device=device)
+        parts = (self._bytes[begin : begin + size] for begin, size in zip(begins, sizes, strict=False))
+        self._batch = batch.map(lambda tensor: next(parts).view(tensor.dtype).view(tensor.shape))
+        self._parts = [slice(begin, begin + size) for begin, size in zip(begins, sizes, strict=False)]
+
     def _make_gradients(self, parameters: list[nn.Parameter]) -> None:
         """Make float32 sums of gradients for all parameters; those of half precision are views of one tensor."""
         half = [parameter for parameter in parameters if parameter.dtype != torch.float32]
@@ -104,9 +115,11 @@ class CapturedStep:
         ]
 
     def _load(self, batch: PackedBatch, discount: Tensor, scale: float) -> None:
-        """Copy a batch into the buffers, without waiting for the device."""
-        for buffer, tensor in zip(_tensors(self._batch), _tensors(batch), strict=True):
-            buffer.copy_(tensor, non_blocking=True)
+        """Copy a batch into the buffers, all at once and without waiting for the device."""
+        host = torch.empty(self._bytes.shape, dtype=torch.uint8, pin_memory=True)
+        for part, tensor in zip(self._parts, _tensors(batch), strict=True):
+            host[part].copy_(tensor.view(-1).view(torch.uint8))
+        self._bytes.copy_(host, non_blocking=True)
         self._discount.copy_(discount)
         self._scale.fill_(scale)
 

@@ -145,6 +145,8 @@ def _measure(system: str, options: argparse.Namespace) -> Figures:
     timed = []
     for (size, workers), translated in runs.items():
         translated(2)
+        for _ in range(options.passes - 1):
+            translated(len(documents))
         wait()
         begun, begun_cpu = time.perf_counter(), time.process_time()
         tokens = translated(len(documents))
@@ -419,6 +421,9 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--batch-tokens", type=int, help="focat's budget of a batch")
     parser.add_argument("--threads", type=int, help="as torch chooses if not given")
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument(
+        "--passes", type=int, default=1, help="in a process; the last counts, the first captures graphs"
+    )
     parser.add_argument("--systems", default=",".join(SYSTEMS))
     parser.add_argument("--json")
     parser.add_argument("--only", choices=SYSTEMS, help=argparse.SUPPRESS)

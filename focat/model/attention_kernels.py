@@ -26,28 +26,16 @@ def _visible(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def _is_for(first, row_start, row_end, column_start, column_end, SHORT: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Whether there is a block, of a window that is short on both sides if SHORT is positive, and not if negative."""
-    if SHORT == 0:
-        return first < row_end
-    longest = tl.maximum(row_end - row_start, column_end - column_start)
-    if SHORT > 0:
-        return (first < row_end) & (longest <= SHORT)
-    return (first < row_end) & (longest > -SHORT)
-
-
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def attend(  # type: ignore[no-untyped-def]
     queries, keys, values, output, log_sums, blocks, query_sentences, key_sentences, local_heads, scale, tokens,
     heads, query_stride, key_stride, value_stride,
     CAUSAL: tl.constexpr, LOCAL: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr,
-    SHORT: tl.constexpr,
 ):  # fmt: skip
     """A block of queries, some of its heads: one step for each head and block of keys."""
     block = blocks + 5 * tl.program_id(0)
     first, row_start, row_end = tl.load(block), tl.load(block + 1), tl.load(block + 2)
     column_start, column_end = tl.load(block + 3), tl.load(block + 4)
-    if _is_for(first, row_start, row_end, column_start, column_end, SHORT):
+    if first < row_end:
         rows, entries = first + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
         inside = (rows < row_end)[:, None]
         stop = column_end
@@ -93,13 +81,12 @@ def query_gradients(  # type: ignore[no-untyped-def]
     key_sentences, local_heads, scale, tokens, heads, query_stride, key_stride, value_stride,
     query_gradient_stride,
     CAUSAL: tl.constexpr, LOCAL: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr,
-    SHORT: tl.constexpr,
 ):  # fmt: skip
     """Also stores the inner products of output and its gradient, which the gradients of keys need."""
     block = blocks + 5 * tl.program_id(0)
     first, row_start, row_end = tl.load(block), tl.load(block + 1), tl.load(block + 2)
     column_start, column_end = tl.load(block + 3), tl.load(block + 4)
-    if _is_for(first, row_start, row_end, column_start, column_end, SHORT):
+    if first < row_end:
         rows, entries = first + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
         inside = (rows < row_end)[:, None]
         stop = column_end
@@ -141,13 +128,12 @@ def key_value_gradients(  # type: ignore[no-untyped-def]
     key_sentences, local_heads, scale, tokens, heads, query_stride, key_stride, value_stride,
     key_gradient_stride, value_gradient_stride,
     CAUSAL: tl.constexpr, LOCAL: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr,
-    SHORT: tl.constexpr,
 ):  # fmt: skip
     """A block of keys, some of its heads: one step for each head and block of queries."""
     block = blocks + 5 * tl.program_id(0)
     first, column_start, column_end = tl.load(block), tl.load(block + 1), tl.load(block + 2)
     row_start, row_end = tl.load(block + 3), tl.load(block + 4)
-    if _is_for(first, column_start, column_end, row_start, row_end, SHORT):
+    if first < column_end:
         columns, entries = first + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
         exists = (columns < column_end)[:, None]
         begin = row_start

@@ -9,7 +9,6 @@ kernels agree with.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -19,15 +18,10 @@ from focat.config.schema import ModelSettings
 from focat.hardware import runs_kernels
 from focat.windows.batch import BLOCK
 
-# Windows of at most 32 tokens on both sides, and all others, have launches of their own. GROUP: heads of a program.
-_SHORT: dict[str, Any] = {"SHORT": 32, "BLOCK": 32}
-_LONG: dict[str, Any] = {"SHORT": -32, "BLOCK": BLOCK}
-_FORWARD = _SHORT | {"GROUP": 4, "num_warps": 2, "num_stages": 2}, _LONG | {"GROUP": 4, "num_warps": 4, "num_stages": 2}
-_BACKWARD = (
-    _SHORT | {"GROUP": 4, "num_warps": 2, "num_stages": 3},
-    _LONG | {"GROUP": 4, "num_warps": 4, "num_stages": 3},
-)
-_WIDE_STAGES = 2  # at most, of heads above 128 bytes: three exceed the shared memory of most GPUs
+_GROUP = 4  # heads of a program
+_FORWARD = {"num_warps": 4, "num_stages": 2}
+_BACKWARD = {"num_warps": 4, "num_stages": 3}
+_WIDE_BACKWARD = {"num_warps": 4, "num_stages": 2}  # above 128 bytes three stages exceed the shared memory of most GPUs
 _MAX_HEAD_BYTES = 256  # of a token: a width of 128 in bfloat16
 _LOG2_E = math.log2(math.e)
 
@@ -105,11 +99,12 @@ def _forward(queries: Tensor, keys: Tensor, values: Tensor, mask: PackedMask) ->
         return output, log_sums
     from focat.model import attention_kernels  # imports Triton, some 80 MB
 
-    for options in _launches(_FORWARD, queries, mask):
-        attention_kernels.attend[len(mask.query_blocks), heads // options["GROUP"]](
-            queries, keys, values, output, log_sums, mask.query_blocks, *mask[4:6], mask.local_heads, scale, tokens,
-            heads, queries.stride(0), keys.stride(0), values.stride(0), **options,
-        )  # fmt: skip
+    group = _heads_of_a_program(heads)
+    attention_kernels.attend[len(mask.query_blocks), heads // group](
+        queries, keys, values, output, log_sums, mask.query_blocks, *mask[4:6], mask.local_heads, scale, tokens,
+        heads, queries.stride(0), keys.stride(0), values.stride(0),
+        CAUSAL=mask.causal, LOCAL=mask.local_heads > 0, WIDTH=width, BLOCK=BLOCK, GROUP=group, **_FORWARD,
+    )  # fmt: skip
     return output, log_sums
 
 
@@ -134,38 +129,24 @@ def _backward(
     from focat.model import attention_kernels
 
     inner = torch.empty_like(log_sums)  # (heads, queries): products of output and its gradient
-    for options in _launches(_BACKWARD, queries, mask):
-        attention_kernels.query_gradients[len(mask.query_blocks), heads // options["GROUP"]](
-            queries, keys, values, output, gradient, log_sums, inner, query_gradient, mask.query_blocks, *mask[4:6],
-            mask.local_heads, scale, tokens, heads, queries.stride(0), keys.stride(0), values.stride(0),
-            query_gradient.stride(0), **options,
-        )  # fmt: skip
-        attention_kernels.key_value_gradients[len(mask.key_blocks), heads // options["GROUP"]](
-            queries, keys, values, gradient, log_sums, inner, key_gradient, value_gradient, mask.key_blocks, *mask[4:6],
-            mask.local_heads, scale, tokens, heads, queries.stride(0), keys.stride(0), values.stride(0),
-            key_gradient.stride(0), value_gradient.stride(0), **options,
-        )  # fmt: skip
+    group = _heads_of_a_program(heads)
+    options = {"CAUSAL": mask.causal, "LOCAL": mask.local_heads > 0, "WIDTH": width, "BLOCK": BLOCK, "GROUP": group}
+    options |= _BACKWARD if width * queries.itemsize <= 128 else _WIDE_BACKWARD
+    attention_kernels.query_gradients[len(mask.query_blocks), heads // group](
+        queries, keys, values, output, gradient, log_sums, inner, query_gradient, mask.query_blocks, *mask[4:6],
+        mask.local_heads, scale, tokens, heads, queries.stride(0), keys.stride(0), values.stride(0),
+        query_gradient.stride(0), **options,
+    )  # fmt: skip
+    attention_kernels.key_value_gradients[len(mask.key_blocks), heads // group](
+        queries, keys, values, gradient, log_sums, inner, key_gradient, value_gradient, mask.key_blocks, *mask[4:6],
+        mask.local_heads, scale, tokens, heads, queries.stride(0), keys.stride(0), values.stride(0),
+        key_gradient.stride(0), value_gradient.stride(0), **options,
+    )  # fmt: skip
 
 
-def _launches(kinds: tuple[dict[str, Any], ...], queries: Tensor, mask: PackedMask) -> Iterator[dict[str, Any]]:
-    """The options of a kernel's launches for these queries."""
-    heads, width = queries.shape[1:]
-    for kind in kinds:
-        stages = kind["num_stages"]
-        if width * queries.itemsize > 128:
-            stages = min(stages, _WIDE_STAGES)
-        yield kind | {
-            "GROUP": _heads_of_a_program(heads, kind["GROUP"]),
-            "num_stages": stages,
-            "CAUSAL": mask.causal,
-            "LOCAL": mask.local_heads > 0,
-            "WIDTH": width,
-        }
-
-
-def _heads_of_a_program(heads: int, most: int) -> int:
+def _heads_of_a_program(heads: int) -> int:
     """Enough to load the next while one is computed, and few enough to keep a GPU busy."""
-    return next(group for group in (8, 4, 2, 1) if group <= most and heads % group == 0)
+    return next(group for group in (_GROUP, 2, 1) if heads % group == 0)
 
 
 def has_packed_kernels(settings: ModelSettings) -> bool:

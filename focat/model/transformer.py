@@ -30,7 +30,7 @@ from focat.model.embeddings import (
 from focat.model.fused_layers import drawn_seeds, embed
 from focat.model.global_attention import GlobalKV
 from focat.model.kv_cache import CAPACITY_STEP, EncoderOutput, TreeKVCache
-from focat.model.layers import DecoderLayer, EncoderLayer, LayerContext, Residual, SerialContext, Stream
+from focat.model.layers import DecoderLayer, EncoderLayer, LayerContext, SerialContext
 from focat.model.masks import (
     GatedMask,
     causal_mask,
@@ -39,10 +39,10 @@ from focat.model.masks import (
     layer_masks,
     opened_segments,
     own_sentence_mask,
-    packed_masks,
     padding_mask,
 )
 from focat.model.next_tokens import read_next
+from focat.model.packed_stacks import decode_packed, encode_packed
 from focat.model.positions import (
     furthest_position,
     positions_of,
@@ -155,7 +155,8 @@ class Transformer(nn.Module):
         positions = positions_of(source, shift)  # (windows, source length)
         embedded = self._embed(self._with_word_dropout(source, "source"), positions, table, self.source_positions)
         if isinstance(source, PackedSequences):
-            return EncoderOutput(self.encoder_norm(self._encode_packed(source, embedded)), source, shift)
+            hidden = encode_packed(self.settings, cast("list[EncoderLayer]", self.encoder), source, embedded)
+            return EncoderOutput(_normalised(self.encoder_norm, hidden), source, shift)
         visible = padding_mask(source.segments >= 0)
         masks = layer_masks(self.settings, len(self.encoder), source.segments, source.segments, visible, "encoder")
         x = embedded.x
@@ -164,48 +165,7 @@ class Transformer(nn.Module):
             # `forward` is not compiled: it may fill a list, and has many shapes outside training
             run = layer if self.training and weights_out is None else layer.forward
             x = run(x, mask, embedded.rope, weights_out)
-        return EncoderOutput(self.encoder_norm(x), source, shift)
-
-    def _encode_packed(self, source: PackedSequences, embedded: Embedded) -> Tensor:
-        """The output of the last layer for packed windows, (1, tokens, width)."""
-        layers, segments = cast("list[EncoderLayer]", self.encoder), source.segments
-        masks = packed_masks(self.settings, len(layers), source, source, segments, segments, "encoder")
-        stream = embedded.x, layers[0].self_attention_residual.pre(embedded.x)
-        for i, (layer, mask) in enumerate(zip(layers, masks, strict=True)):
-            stream = layer.packed(stream, mask, embedded.rope, self._following(layers, i, embedded))
-            stream = self._enter_next(stream, layers, i, embedded)
-        return stream[0]
-
-    def _decode_packed(
-        self, encoded: EncoderOutput, source: PackedSequences, target_input: PackedSequences, embedded: Embedded
-    ) -> Tensor:
-        """The same of the decoder."""
-        layers, opened = self._decoder_layers, opened_segments(target_input)
-        masks = packed_masks(self.settings, len(layers), target_input, target_input, opened, opened, "decoder", True)
-        distances = target_input.current_segments - opened, source.current_segments - source.segments
-        cross = packed_masks(self.settings, len(layers), target_input, source, *distances, "decoder")
-        stream = embedded.x, layers[0].self_attention_residual.pre(embedded.x)
-        for i, (layer, own, other) in enumerate(zip(layers, masks, cross, strict=True)):
-            following = self._following(layers, i, embedded)
-            stream = layer.packed(stream, encoded.hidden, own, other, embedded.rope, following)
-            stream = self._enter_next(stream, layers, i, embedded)
-        return stream[0]
-
-    @staticmethod
-    def _following(layers: Sequence[EncoderLayer | DecoderLayer], i: int, embedded: Embedded) -> Residual | None:
-        """The residual connection that follows layer i, if nothing is added in between."""
-        last = i == len(layers) - 1 or embedded.per_layer_embedding is not None
-        return None if last else layers[i + 1].self_attention_residual
-
-    @staticmethod
-    def _enter_next(
-        stream: Stream, layers: Sequence[EncoderLayer | DecoderLayer], i: int, embedded: Embedded
-    ) -> Stream:
-        """Add what is added to the input of every layer."""
-        if i == len(layers) - 1 or embedded.per_layer_embedding is None:
-            return stream
-        x = stream[0] + embedded.per_layer_embedding
-        return x, layers[i + 1].self_attention_residual.pre(x)
+        return EncoderOutput(_normalised(self.encoder_norm, x), source, shift)
 
     def _encode_apart(
         self,
@@ -233,7 +193,7 @@ class Transformer(nn.Module):
                 context = context_encoder.encode(x, own, embedded.rope)
             run = layer if self.training and weights_out is None else layer.forward
             x = run(x, own, embedded.rope, weights_out, None if context is None else LayerContext(keys, context))
-        hidden = self.encoder_norm(x)
+        hidden = _normalised(self.encoder_norm, x)
         context = hidden if context is None else context
         distances = [d for d in range(-self.windows.after, self.windows.before + 1) if d]
         hidden = context_encoder.mix(hidden, context, source, keys, distances, weights_out)
@@ -261,8 +221,10 @@ class Transformer(nn.Module):
         embedded = self._embed(words, positions, self.target_embedding, self.target_positions)
         if isinstance(encoded.source, PackedSequences):
             assert isinstance(target_input, PackedSequences)
-            packed: Tensor = self.decoder_norm(self._decode_packed(encoded, encoded.source, target_input, embedded))
-            return packed
+            hidden = decode_packed(
+                self.settings, self._decoder_layers, encoded.hidden, encoded.source, target_input, embedded
+            )
+            return _normalised(self.decoder_norm, hidden)
         assert isinstance(target_input, PaddedSequences)
         masks, cross_masks = self._decoder_masks(encoded.source, target_input)
         context = None
@@ -273,8 +235,7 @@ class Transformer(nn.Module):
             x = x if i == 0 or embedded.per_layer_embedding is None else x + embedded.per_layer_embedding
             run = layer if self.training and weights_out is None else layer.forward
             x = run(x, encoded.hidden, mask, cross, embedded.rope, weights_out, cross_weights_out, context)
-        hidden: Tensor = self.decoder_norm(x)
-        return hidden
+        return _normalised(self.decoder_norm, x)
 
     @torch.no_grad()
     def attention(self, source: PaddedSequences, target: PaddedSequences) -> AttentionWeights:
@@ -384,7 +345,7 @@ class Transformer(nn.Module):
             row += context is not None or global_kv is not None
             own, last, rope = inputs.layers[i], last_only and i == layers - 1, embedded.rope
             x = layer.decode_step(x, own, keys, values, masks[i], cross_masks[i], rope, last, context, global_kv)
-        hidden: Tensor = self.decoder_norm(x)
+        hidden = _normalised(self.decoder_norm, x)
         return hidden.view(rows, 1 if last_only else new, -1)
 
     def compile_for_training(self, options: dict[str, Any]) -> None:
@@ -449,3 +410,9 @@ class Transformer(nn.Module):
             return [own_sentence_mask(distance, key_distance, padding_mask(real))] * layers
         visible = padding_mask(real if self.context is None else real & (key_distance == 0))
         return layer_masks(self.settings, layers, distance, key_distance, visible, "decoder")
+
+
+def _normalised(norm: nn.Module, x: Tensor) -> Tensor:
+    """The output of a stack in the type of x: under autocast, normalisation alone would give float32."""
+    normalised: Tensor = norm(x)
+    return normalised.to(x.dtype)

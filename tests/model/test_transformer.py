@@ -328,3 +328,13 @@ def test_layers_compile_whole() -> None:
     torch.testing.assert_close(logits_of(model, source, target), plain[0])
     torch.testing.assert_close(logits_of(model, one, one), plain[1])
     assert model.attention(source, target).cross[0].isfinite().all()
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_under_autocast_all_that_passes_between_stacks_is_half(norm: str) -> None:
+    source, target = pair()
+    model = tiny(norm=norm).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        encoded = model.encode(source)
+        assert encoded.hidden.dtype == torch.bfloat16
+        assert model(source, target).dtype == torch.bfloat16

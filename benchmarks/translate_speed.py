@@ -421,9 +421,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--batch-tokens", type=int, help="focat's budget of a batch")
     parser.add_argument("--threads", type=int, help="as torch chooses if not given")
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument(
-        "--passes", type=int, default=1, help="in a process; the last counts, the first captures"
-    )
+    parser.add_argument("--passes", type=int, default=1, help="in a process; the last counts, the first captures")
     parser.add_argument("--systems", default=",".join(SYSTEMS))
     parser.add_argument("--json")
     parser.add_argument("--only", choices=SYSTEMS, help=argparse.SUPPRESS)

@@ -143,15 +143,16 @@ class _AddDropoutNorm(torch.autograd.Function):
         norm = of_norm_gradients[0] is not None
         gradients = [None if each is None else each.contiguous() for each in (*of_norm_gradients, *of_total)]
         rows, width = total.numel() // total.shape[-1], total.shape[-1]
+        columns = 1 << (width - 1).bit_length()
         x_gradient, output_gradient = torch.empty_like(total), torch.empty_like(total)
         programs = min(_NORM_PROGRAMS, rows)
         sums = total.new_empty(programs if norm or ctx.bias_type else 0, 3, width, dtype=torch.float32)
         layer_kernels.sum_and_norm_backward[(programs,)](
             *gradients, total, kept, mean, inverse_deviation, weight, x_gradient, output_gradient, sums, rows,
             _dropout(ctx.rate)[0],
-            WIDTH=width, COLUMNS=1 << (width - 1).bit_length(), ROWS=1, DROPOUT=ctx.rate > 0, NORM=norm,
+            WIDTH=width, COLUMNS=columns, ROWS=1, DROPOUT=ctx.rate > 0, NORM=norm,
             SECOND=of_norm_gradients[1] is not None, TOTAL=of_total[0] is not None,
-            SECOND_TOTAL=of_total[1] is not None, BIAS=ctx.bias_type is not None, num_warps=max(1, width // 1024),
+            SECOND_TOTAL=of_total[1] is not None, BIAS=ctx.bias_type is not None, num_warps=max(1, columns // 1024),
         )  # fmt: skip
         of_norm: tuple[Tensor | None, ...] = (None, None)
         of_bias = None
@@ -173,7 +174,7 @@ class _Linear(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         gradient = gradient.contiguous()
         of_bias = _column_sums(gradient, weight.dtype) if ctx.with_bias else None
-        return gradient @ weight, gradient.T @ x, of_bias
+        return gradient @ weight, gradient.T @ x if ctx.needs_input_grad[1] else None, of_bias
 
 
 class _LinearRelu(torch.autograd.Function):
@@ -184,7 +185,7 @@ class _LinearRelu(torch.autograd.Function):
         return hidden
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         from focat.model import layer_kernels
 
         x, weight, hidden = ctx.saved_tensors
@@ -196,7 +197,8 @@ class _LinearRelu(torch.autograd.Function):
         layer_kernels.mask_and_sum[(programs, -(-width // columns))](
             gradient.contiguous(), hidden, masked, sums, rows, width, ROWS=_ROWS, COLUMNS=columns, num_warps=_WARPS
         )
-        return masked @ weight, masked.T @ x, _sum_rows(sums, 0, weight.dtype)[1]
+        of_weight = masked.T @ x if ctx.needs_input_grad[1] else None
+        return masked @ weight, of_weight, _sum_rows(sums, 0, weight.dtype)[1]
 
 
 class _Embed(torch.autograd.Function):

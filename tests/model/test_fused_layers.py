@@ -41,7 +41,7 @@ USES = [  # with a norm, which comes last; which of the two results are used
 @needs_kernels
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 @pytest.mark.parametrize(("with_norm", "post", "used"), USES)
-@pytest.mark.parametrize(("width", "with_bias"), [(64, True), (512, False), (96, True), (20, True)])
+@pytest.mark.parametrize(("width", "with_bias"), [(64, True), (512, False), (96, True), (20, True), (3072, True)])
 def test_sum_dropout_and_normalisation(
     rate: float,
     with_norm: bool,

@@ -96,7 +96,7 @@ def test_layers_in_translation(with_sum: bool, launched: list[str]) -> None:
     assert launched == ["sum_and_norm"]
 
 
-@pytest.mark.parametrize("width", [512, 768])
+@pytest.mark.parametrize("width", [512, 768, 3072])
 @pytest.mark.parametrize("rate", [0.0, 0.1])
 def test_layers(rate: float, width: int, launched: list[str]) -> None:
     x, output = (torch.randn(9, width, dtype=torch.bfloat16, requires_grad=True) for _ in range(2))

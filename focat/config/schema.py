@@ -196,8 +196,8 @@ class TrainingSettings(SettingsSection):
     init_from: FilePath | None = None
     """Another run (or its checkpoint) whose weights are the starting point."""
     freeze: Literal["none", "base"] = "none"
-    """`base` trains what `model.context` or `model.second_pass` adds, and nothing else: the weights of `init_from` stay
-    as they are."""
+    """`base` trains what `model.context`, `model.second_pass` or `model.attention: gated-group` adds, and nothing else:
+    the weights of `init_from` stay as they are."""
     frozen_dropout: bool = False
     """Whether dropout acts in what is frozen."""
     budget: BudgetSettings = BudgetSettings(updates=100_000)
@@ -356,8 +356,9 @@ class Settings(SettingsSection):
             raise ValueError("model.context and model.second_pass need training.packing: auto or never")
         if self.model.attention_dropout and self.training.packing == "always":
             raise ValueError("model.attention_dropout needs training.packing: auto or never")
-        if self.training.freeze == "base" and not added:
-            raise ValueError("training.freeze: base leaves nothing to train without model.context or model.second_pass")
+        if self.training.freeze == "base" and not added and self.model.attention != "gated-group":
+            gated = "model.context, model.second_pass or model.attention: gated-group"
+            raise ValueError(f"training.freeze: base leaves nothing to train without {gated}")
         if both_sides and (self.windows.after or self.windows.target[0] != self.windows.before):
             name = "second_pass" if self.model.second_pass else "context.of"
             raise ValueError(f"model.{name} needs as many sentences on both sides, and none after the current one")

@@ -25,7 +25,7 @@ def check_frozen_weights(training: TrainingSettings) -> None:
 
 
 def freeze_base(model: Transformer, training: TrainingSettings) -> None:
-    """Freeze all weights but those of `model.context` and `model.second_pass`, if `training.freeze` says so."""
+    """Freeze all weights that a sentence-level system has, too, if `training.freeze` says so."""
     if training.freeze == "none":
         return
     for name, module in model.named_modules():

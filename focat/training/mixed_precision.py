@@ -33,14 +33,15 @@ class MasterWeights:
         for prefix, module in model.named_modules() if half else ():
             if isinstance(module, nn.Linear):
                 for name, parameter in module.named_parameters(prefix, recurse=False):
-                    self.parameters[name] = nn.Parameter(parameter.detach().clone())
+                    self.parameters[name] = nn.Parameter(parameter.detach().clone(), parameter.requires_grad)
                     self._masters.append(self.parameters[name])
                     self._working.append(parameter)
                     parameter.data = parameter.data.to(torch.bfloat16)
 
     def set_gradients(self, gradients: list[Tensor]) -> None:
-        """Let these be the gradients of the masters, for the optimizer to read."""
-        for parameter, gradient in zip(self.parameters.values(), gradients, strict=True):
+        """Let these be the gradients of the masters that are trained, for the optimizer to read."""
+        trained = (parameter for parameter in self.parameters.values() if parameter.requires_grad)
+        for parameter, gradient in zip(trained, gradients, strict=True):
             parameter.grad = gradient
 
     def zero_grad(self) -> None:

@@ -125,7 +125,7 @@ class Trainer:
         self.master_weights = MasterWeights(self.model, self.bfloat16)
         self.parameters = self.master_weights.parameters
         compiled = uses_compile(training, self.device)
-        trained = {name: self.parameters[name] for name, p in self.model.named_parameters() if p.requires_grad}
+        trained = {name: parameter for name, parameter in self.parameters.items() if parameter.requires_grad}
         self.optimizer = build_optimizer(training, self.model, trained, compiled)
         self.ema = {name: p.detach().clone() for name, p in self.parameters.items()} if training.ema else {}
         self._losses = LossSums.zero(self.device)  # since the last line of the log
@@ -137,7 +137,7 @@ class Trainer:
         if processes.distributed:
             self.step = DistributedDataParallel(self.step)
             self.master_weights.reduce_in_float32(self.step)
-        elif self.state.packed and self.device.type == "cuda":
+        elif self.state.packed:
             several = self.state.gradient_accumulation > 1
             self._captured = CapturedStep(self.step, self.master_weights, self._autocast, progress, several)
 
@@ -205,11 +205,12 @@ class Trainer:
         # The gradient is the sum over all processes, per token of the whole update; DDP takes their mean.
         scale = 0.0 if update.idle else self.processes.world_size / update.target_tokens
         for i, (batch, number) in enumerate(zip(update.batches, update.batch_numbers, strict=True)):
-            torch.manual_seed(int(splitmix64(1, training.seed, self.state.epoch, number, 5)[0] >> 1))
+            seed = int(splitmix64(1, training.seed, self.state.epoch, number, 5)[0] >> 1)
             if self._captured is not None:
                 assert isinstance(batch, PackedBatch)
-                self._captured.run(batch, weight, scale, first=i == 0, losses=self._losses)
+                self._captured.run(batch, seed, weight, scale, first=i == 0, losses=self._losses)
                 continue
+            torch.manual_seed(seed)
             here = batch.to(str(self.device))
             last = i == len(update.batches) - 1
             with nullcontext() if last or not self.processes.distributed else self.step.no_sync():  # type: ignore[operator]

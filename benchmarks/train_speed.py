@@ -3,11 +3,13 @@
     python -m benchmarks.train_speed STORE                                    # two CPU cores, small batches
     python -m benchmarks.train_speed STORE --device cuda --batch-tokens 32768 --seconds 40
     python -m benchmarks.train_speed STORE --device cuda --batch-tokens 8192 --gradient-accumulation 4 --systems focat
+    python -m benchmarks.train_speed STORE --device cuda --batch-tokens 32768 --systems focat --profile 10
 
 Every system gets a process of its own and reads the store through the real loader. Both minimise the label-smoothed
 loss with fused AdamW, in bfloat16 on a GPU; tokens are real target tokens, padding does not count. Two rates are given:
 the median over intervals of a few updates, and the mean over all of them, which a late compilation lowers. Nothing
-waits for the device between intervals, as nothing does in training: the device notes the times itself.
+waits for the device between intervals, as nothing does in training: the device notes the times itself. With
+`--profile N`, a table says which kernels N updates of focat's go into, and what the matrix products need at least.
 """
 
 from __future__ import annotations
@@ -57,8 +59,9 @@ def main() -> None:
         if done.returncode:
             print(f"{system:12} failed with exit code {done.returncode}", flush=True)
             continue
-        results.append(Figures(**json.loads(done.stdout.splitlines()[-1])))
-        print(_row(results[-1], results), flush=True)
+        *table, figures = done.stdout.splitlines()
+        results.append(Figures(**json.loads(figures)))
+        print("\n".join([_row(results[-1], results), *table]), flush=True)
     if options.json:
         Path(options.json).write_text(json.dumps([asdict(r) for r in results], indent=2) + "\n", encoding="utf-8")
 
@@ -141,8 +144,32 @@ def _measure(system: str, options: argparse.Namespace) -> Figures:
         if system == "focat":
             current, context, *sums = trainer._losses.sums.tolist()
             loss = (sums[0] + sums[1]) / (current + context)
+            if options.profile:
+                _profile(trainer, list(islice(batches, options.profile)))
         peak = torch.cuda.max_memory_allocated() / 2**30 if cuda else resource.getrusage(0).ru_maxrss / 2**20
     return Figures(system, median(rates), mean, first, peak, _INTERVAL * len(tokens), float(loss))
+
+
+def _profile(trainer: Any, updates: list[Any]) -> None:
+    """Print where the time of these updates goes."""
+    import torch
+
+    from benchmarks.kernel_times import kernel_times, print_times, product_floor
+
+    def train() -> None:
+        for update in updates:
+            trainer._update(update)
+
+    def compute() -> None:
+        for batch in updates[0].batches:
+            here = batch.to(str(trainer.device))
+            with trainer._autocast():
+                trainer.step(here.source, here.target, torch.zeros((), device=trainer.device))[0].backward()
+        trainer.optimizer.step()
+
+    times = kernel_times(train, trainer.device)
+    floor = product_floor(compute, trainer.device, torch.bfloat16 if trainer.bfloat16 else torch.float32)
+    print_times(times, len(updates), "an update", floor)
 
 
 def _marian(settings: Any, store: Any, device: Any, compiled: bool) -> Callable[[Any], Any]:
@@ -243,6 +270,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--warmup", type=float, default=5)
     parser.add_argument("--systems", default=",".join(SYSTEMS))
+    parser.add_argument("--profile", type=int, default=0, metavar="UPDATES", help="print where so many updates go")
     parser.add_argument("--json")
     parser.add_argument("--only", choices=SYSTEMS, help=argparse.SUPPRESS)
     return parser

@@ -3,6 +3,7 @@
     OMP_NUM_THREADS=2 python -m benchmarks.translate_speed STORE                        # two CPU cores
     OMP_NUM_THREADS=2 python -m benchmarks.translate_speed STORE --at-a-time 4          # as people speak
     python -m benchmarks.translate_speed STORE --device cuda --split train --documents 2048 --batches 64,256
+    python -m benchmarks.translate_speed STORE --device cuda --systems reuse --passes 3 --profile
 
 Windows of real sentences, untrained weights, beam search. As untrained models never end by themselves, lengths are
 forced: every window is decoded to as many tokens as its reference has. CTranslate2 can force one length to a batch
@@ -15,6 +16,7 @@ that does other things they say more than the clock, best with `--threads 1`.
 
 With `--at-a-time N`, documents are not there from the beginning, as when they are spoken or typed: N at a time, each
 sentence follows when the one before it is translated. Then all systems have N windows at a time, and no choice.
+With `--profile`, a table says which kernels one more pass goes into.
 """
 
 from __future__ import annotations
@@ -89,10 +91,11 @@ def main() -> None:
             if done.returncode:
                 print(f"{system:16} failed with exit code {done.returncode}", flush=True)
                 continue
-            figures = Figures(**json.loads(done.stdout.splitlines()[-1]))
+            *table, last = done.stdout.splitlines()
+            figures = Figures(**json.loads(last))
             if system not in best or figures.seconds < best[system].seconds:
                 best[system] = figures
-            print(_row(figures, next(iter(best.values()))), flush=True)
+            print("\n".join([_row(figures, next(iter(best.values()))), *table]), flush=True)
     results = list(best.values())
     if options.rounds > 1:
         print("the best of each")
@@ -154,6 +157,11 @@ def _measure(system: str, options: argparse.Namespace) -> Figures:
         timed.append((time.perf_counter() - begun, time.process_time() - begun_cpu, tokens, size, workers))
     seconds, cpu_seconds, tokens, size, workers = min(timed)
     peak = torch.cuda.max_memory_allocated() / 2**30 if cuda else resource.getrusage(0).ru_maxrss / 2**20
+    if options.profile:
+        from benchmarks.kernel_times import kernel_times, print_times
+
+        times = kernel_times(lambda: runs[size, workers](len(documents)), torch.device(options.device))
+        print_times(times, 1, "a pass")
     count = sum(map(len, documents))
     rates = count / seconds, count / cpu_seconds, tokens / seconds
     return Figures(system, *rates, seconds, cpu_seconds, peak, size, workers)
@@ -422,6 +430,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=int, help="as torch chooses if not given")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--passes", type=int, default=1, help="in a process; the last counts, the first captures")
+    parser.add_argument("--profile", action="store_true", help="print where one more pass goes")
     parser.add_argument("--systems", default=",".join(SYSTEMS))
     parser.add_argument("--json")
     parser.add_argument("--only", choices=SYSTEMS, help=argparse.SUPPRESS)

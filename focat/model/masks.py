@@ -16,7 +16,7 @@ from focat.config.schema import ModelSettings
 from focat.corpus.vocabulary import SEPARATOR
 from focat.errors import FocatError
 from focat.model.packed_attention import PackedMask, block_table
-from focat.windows.batch import PackedSequences, Sequences
+from focat.windows.batch import PackedSequences, PaddedSequences, Sequences
 
 Mask = TypeVar("Mask", Tensor, PackedMask)
 Stack = Literal["encoder", "decoder"]
@@ -130,6 +130,45 @@ def layer_masks(
         local_heads = settings.local_heads or settings.heads // 2
         return [long_short_mask(own, visible, settings.heads, local_heads)] * layers
     return group_masks(settings, layers, stack, own, visible)
+
+
+def decoder_masks(settings: ModelSettings, opened: Tensor) -> list[Tensor | GatedMask | None]:
+    """What target tokens see of the target in each layer, in teacher forcing; None for plain causality.
+
+    Args:
+        settings: of the model.
+        opened: (windows, length) opened segments of the target tokens.
+    """
+    length = opened.shape[1]
+    visible = causal_mask(length, length, opened.device)  # padding comes last: no real query sees it
+    masks = layer_masks(settings, settings.decoder_layers, opened, opened, visible, "decoder")
+    # plain causality has a faster kernel, which needs no mask
+    masks = [mask._replace(window=None) if isinstance(mask, GatedMask) else mask for mask in masks]
+    return [None if mask is visible else mask for mask in masks]
+
+
+def cross_masks(
+    settings: ModelSettings, source: PaddedSequences, current: Tensor, opened: Tensor
+) -> list[Tensor | GatedMask]:
+    """What target tokens see of the source in each layer, by how far their sentence is from the current one.
+
+    By distance, because the two sides may have different numbers of context sentences.
+
+    Args:
+        settings: of the model.
+        source: the source.
+        current: (windows, 1) segment of the current sentence on the target.
+        opened: (windows, queries) opened segments of the target tokens.
+    """
+    layers, real = settings.decoder_layers, source.segments >= 0
+    sees_window = settings.context is None and settings.second_pass is None
+    if settings.attention == "full" and sees_window:
+        return [padding_mask(real)] * layers
+    distance, key_distance = current - opened, source.current[:, None] - source.segments
+    if settings.context and settings.context.at == "global-layer":
+        return [own_sentence_mask(distance, key_distance, padding_mask(real))] * layers
+    visible = padding_mask(real if sees_window else real & (key_distance == 0))
+    return layer_masks(settings, layers, distance, key_distance, visible, "decoder")
 
 
 def has_two_attentions(settings: ModelSettings, layer: int, stack: Stack) -> bool:

@@ -33,8 +33,9 @@ from focat.model.kv_cache import CAPACITY_STEP, EncoderOutput, TreeKVCache
 from focat.model.layers import DecoderLayer, EncoderLayer, LayerContext, SerialContext
 from focat.model.masks import (
     GatedMask,
-    causal_mask,
     check_global_layers,
+    cross_masks,
+    decoder_masks,
     has_two_attentions,
     layer_masks,
     opened_segments,
@@ -226,12 +227,14 @@ class Transformer(nn.Module):
             )
             return _normalised(self.decoder_norm, hidden)
         assert isinstance(target_input, PaddedSequences)
-        masks, cross_masks = self._decoder_masks(encoded.source, target_input)
+        opened = opened_segments(target_input)
+        masks = decoder_masks(self.settings, opened)
+        of_source = cross_masks(self.settings, encoded.source, target_input.current_segments, opened)
         context = None
         if self._context_attentions:
             context = LayerContext(ContextKeys.of(encoded.source), encoded.context)
         x = embedded.x
-        for i, (layer, mask, cross) in enumerate(zip(self.decoder, masks, cross_masks, strict=True)):
+        for i, (layer, mask, cross) in enumerate(zip(self.decoder, masks, of_source, strict=True)):
             x = x if i == 0 or embedded.per_layer_embedding is None else x + embedded.per_layer_embedding
             run = layer if self.training and weights_out is None else layer.forward
             x = run(x, encoded.hidden, mask, cross, embedded.rope, weights_out, cross_weights_out, context)
@@ -325,10 +328,10 @@ class Transformer(nn.Module):
         layers = len(self.decoder)
         masks: Sequence[Tensor | TreeMask | GatedMask]
         masks = layer_masks(self.settings, layers, inputs.query_segments, inputs.key_segments, inputs.mask, "decoder")
-        cross_masks: Sequence[Tensor | TreeMask | GatedMask]
-        cross_masks = self._cross_masks(cache.source, cache.current[:, None], inputs.query_segments)
+        of_source: Sequence[Tensor | TreeMask | GatedMask]
+        of_source = cross_masks(self.settings, cache.source, cache.current[:, None], inputs.query_segments)
         if new == 1 and not last_only:
-            masks, cross_masks = tree_masks(masks, embedded.x), tree_masks(cross_masks, embedded.x)
+            masks, of_source = tree_masks(masks, embedded.x), tree_masks(of_source, embedded.x)
         context_keys = ContextKeys.of(cache.source) if self._context_attentions else None
         x, context = embedded.x, None
         row = layers  # of the cache, where what follows the layers' own keys and values is read
@@ -344,7 +347,7 @@ class Transformer(nn.Module):
                 global_kv = GlobalKV(inputs.layers[row], (cached[0], cached[1]))
             row += context is not None or global_kv is not None
             own, last, rope = inputs.layers[i], last_only and i == layers - 1, embedded.rope
-            x = layer.decode_step(x, own, keys, values, masks[i], cross_masks[i], rope, last, context, global_kv)
+            x = layer.decode_step(x, own, keys, values, masks[i], of_source[i], rope, last, context, global_kv)
         hidden = _normalised(self.decoder_norm, x)
         return hidden.view(rows, 1 if last_only else new, -1)
 
@@ -378,38 +381,6 @@ class Transformer(nn.Module):
             places = torch.arange(rows, device=positions.device)[None]
             self._sinusoids = sinusoids(places, self.settings.d_model, self.settings.sinusoids)[0]
         return self._sinusoids
-
-    def _decoder_masks(
-        self, source: PaddedSequences, target_input: PaddedSequences
-    ) -> tuple[Sequence[Tensor | GatedMask | None], Sequence[Tensor | GatedMask]]:
-        """What target tokens see of the target, and of the source, in each layer in teacher forcing."""
-        opened, layers = opened_segments(target_input), len(self.decoder)
-        length = target_input.tokens.shape[1]
-        visible = causal_mask(length, length, target_input.tokens.device)  # padding comes last: no real query sees it
-        masks = layer_masks(self.settings, layers, opened, opened, visible, "decoder")
-        # plain causality has a faster kernel, which needs no mask
-        masks = [mask._replace(window=None) if isinstance(mask, GatedMask) else mask for mask in masks]
-        own = [None if mask is visible else mask for mask in masks]
-        return own, self._cross_masks(source, target_input.current_segments, opened)
-
-    def _cross_masks(self, source: PaddedSequences, current: Tensor, opened: Tensor) -> list[Tensor | GatedMask]:
-        """What target tokens see of the source, by how far their sentence is from the current one.
-
-        By distance, because the two sides may have different numbers of context sentences.
-
-        Args:
-            source: the source.
-            current: (windows, 1) segment of the current sentence on the target.
-            opened: (windows, queries) opened segments of the target tokens.
-        """
-        layers, real = len(self.decoder), source.segments >= 0
-        if self.settings.attention == "full" and self.context is None:
-            return [padding_mask(real)] * layers
-        distance, key_distance = current - opened, source.current[:, None] - source.segments
-        if self.settings.context and self.settings.context.at == "global-layer":
-            return [own_sentence_mask(distance, key_distance, padding_mask(real))] * layers
-        visible = padding_mask(real if self.context is None else real & (key_distance == 0))
-        return layer_masks(self.settings, layers, distance, key_distance, visible, "decoder")
 
 
 def _normalised(norm: nn.Module, x: Tensor) -> Tensor:

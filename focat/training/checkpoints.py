@@ -118,6 +118,11 @@ def load_checkpoint(run: Run, progress: Progress) -> tuple[TrainingState, Path] 
         FocatError: there are checkpoints, but training can resume from none of them.
     """
     checkpoints = run.checkpoints()
+    if not checkpoints and ((run.path / "best").exists() or run.averaged.exists()):
+        raise FocatError(
+            f"{run.path / 'checkpoints'}: has no checkpoint, although the run had some; restore them, or give another "
+            "training.output_dir"
+        )
     if not checkpoints:
         return None
     pruned = [folder for folder in checkpoints[:-1] if not (folder / _TRAINING).exists()]  # by us, all but the last two

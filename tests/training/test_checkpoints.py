@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import asdict
 from pathlib import Path
 
@@ -164,6 +165,19 @@ def test_a_run_without_a_state_to_resume_from_is_not_begun_anew(workspace: Works
     weights = {file: content for file, content in before.items() if file.suffix == ".safetensors"}
     assert weights
     assert {file: file.read_bytes() for file in weights} == weights
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_a_run_whose_checkpoints_are_gone_is_not_begun_anew(workspace: Workspace, link: bool) -> None:
+    """Lost, or on a disk that is not there."""
+    workspace.train()
+    shutil.rmtree(workspace.run / "checkpoints")
+    if link:
+        (workspace.run / "checkpoints").symlink_to(workspace.run / "elsewhere")
+    before = {file: file.read_bytes() for file in workspace.run.rglob("*") if file.is_file()}
+    output = workspace.train(expect=2).splitlines()[-1]
+    assert output.startswith(f"focat: {workspace.run}/checkpoints: has no checkpoint, although the run had some")
+    assert {file: file.read_bytes() for file in workspace.run.rglob("*") if file.is_file()} == before
 
 
 def test_damaged_weights_are_refused_in_one_line(workspace: Workspace) -> None:

@@ -6,6 +6,7 @@ next call keeps the stages whose key still holds and makes the rest, so an inter
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -20,7 +21,16 @@ from focat.corpus.document import Document
 from focat.corpus.formality import tag_document
 from focat.corpus.halving import halve_sentences
 from focat.corpus.readers import input_files, read_documents
-from focat.corpus.store import STORE_VERSION, Store, finish_stage, open_split_writer, stage_damage, stage_key
+from focat.corpus.store import (
+    STORE_VERSION,
+    Store,
+    finish_stage,
+    foreign_file,
+    is_key,
+    open_split_writer,
+    stage_damage,
+    stage_key,
+)
 from focat.corpus.tokenizer import Tokenizer, train_tokenizer
 from focat.errors import FocatError
 from focat.files import (
@@ -65,6 +75,8 @@ def prepare(settings: DataSettings, progress: Progress, overwrite: bool = False)
         "keys": keys,
     }
     store = settings.store
+    if os.path.lexists(store) and not store.is_dir():
+        raise FocatError(f"{store}: is no folder; give another data.store")
     with disk_errors(store):
         store.mkdir(parents=True, exist_ok=True)
     with locked_folder(store, "another `focat prepare` is filling this store"):
@@ -85,6 +97,7 @@ def prepare(settings: DataSettings, progress: Progress, overwrite: bool = False)
                     f"{store}: was prepared from other corpora or settings; "
                     "give another data.store, or overwrite this one"
                 )
+        _check_own_files(store)
         _clear(store, keys)
         tokenizer = _tokenizer_stage(settings, keys["tokenizer"], progress)
         splits = {
@@ -124,11 +137,20 @@ def _own_manifest(store: Path) -> dict[str, Any] | None:
         manifest = read_json_object(path, "")
     except FocatError:
         manifest = {}
-    if isinstance(manifest.get("keys"), dict):
+    stages = manifest.get("keys")
+    if isinstance(stages, dict) and all(map(is_key, stages.values())):
         return manifest
     if own_stages:
         return None
     raise FocatError(f"{path}: is no manifest of a token store; move it away, or give another data.store")
+
+
+def _check_own_files(store: Path) -> None:
+    """Refuse to replace a stage that somebody has put a file into."""
+    for folder in (store / name for name in STAGES if (store / name).exists()):
+        found = foreign_file(folder)
+        if found is not None:
+            raise FocatError(f"{found}: was not made by `focat prepare`, which would delete it; move it away")
 
 
 def _clear(store: Path, keys: dict[str, str]) -> None:

@@ -6,12 +6,13 @@ Every sentence is stored with the separator that closes it, so that a window of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,11 @@ _MANIFEST = {  # what readers of a manifest rely on
     **{"source_vocabulary": int, "target_vocabulary": int, "joint": bool},
 }
 SIDES = ("source", "target")
+_STAGE_FILES = {  # all that a stage may consist of
+    *(_STAGE, "split.json", "tokenizer.json", *_ARRAYS),
+    *(f"{side}.{ending}" for side in SIDES for ending in ("model", "pieces.json")),
+}
+_KEY = re.compile("[0-9a-f]{64}")
 Integers = NDArray[np.integer[Any]]
 
 
@@ -146,7 +152,17 @@ def stage_key(folder: Path) -> str | None:
         key = read_json_object(folder / _STAGE, "").get("key")
     except FocatError:
         return None
-    return key if isinstance(key, str) else None
+    return key if is_key(key) else None
+
+
+def is_key(value: object) -> TypeGuard[str]:
+    """Whether a value is the key of a stage: a digest, which no other tool writes by chance."""
+    return isinstance(value, str) and _KEY.fullmatch(value) is not None
+
+
+def foreign_file(folder: Path) -> Path | None:
+    """Return a file in the folder of a stage that is none of its own; None if there is none."""
+    return next((path for path in sorted(folder.iterdir()) if path.name not in _STAGE_FILES), None)
 
 
 def stage_damage(folder: Path) -> str | None:

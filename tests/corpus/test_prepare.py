@@ -315,6 +315,41 @@ def test_what_prepare_did_not_make_is_refused_and_kept(tmp_path: Path, name: str
     assert files_in(data.store) == {name: b'{"name": "mine"}'}
 
 
+@pytest.mark.parametrize("name", ["dev/stage.json", "manifest.json"])
+def test_files_of_another_tool_with_the_same_names_are_kept(tmp_path: Path, name: str) -> None:
+    data = settings(tmp_path)
+    file = data.store / name
+    file.parent.mkdir(parents=True)
+    file.write_text('{"key": "mine", "keys": {"train": "mine"}}')
+    before = files_in(data.store)
+    with pytest.raises(FocatError, match=r"move it away, or give another data\.store"):
+        prepare(data, NULL_PROGRESS, overwrite=True)
+    assert files_in(data.store) == before
+
+
+def test_a_file_that_was_put_into_a_store_is_kept(tmp_path: Path) -> None:
+    """A raw corpus, for example, in the folder of the split that it is for."""
+    data = settings(tmp_path)
+    prepare(data, NULL_PROGRESS)
+    (data.store / "train" / "more.en").write_text("mine")
+    prepare(data, NULL_PROGRESS)  # is up to date
+    before = files_in(data.store)
+    with pytest.raises(FocatError, match=r"store/train/more\.en: was not made by `focat prepare`"):
+        prepare(settings(tmp_path, tokenizer={"vocabulary": 310}), NULL_PROGRESS, overwrite=True)
+    assert files_in(data.store) == before
+
+
+def test_a_store_needs_a_folder(tmp_path: Path) -> None:
+    data = settings(tmp_path)
+    data.store.write_text("mine")
+    with pytest.raises(FocatError, match=r"store: is no folder; give another data\.store"):
+        prepare(data, NULL_PROGRESS)
+    data.store.unlink()
+    data.store.symlink_to("nowhere")
+    with pytest.raises(FocatError, match=r"store: is no folder; give another data\.store"):
+        prepare(data, NULL_PROGRESS)
+
+
 def test_only_unfinished_files_of_prepare_are_deleted(tmp_path: Path) -> None:
     data = settings(tmp_path)
     data.store.mkdir()

@@ -35,15 +35,15 @@ def explain(error: ValidationError, tree: dict[str, Any], root: type[BaseModel])
     details = [d for d in details if not (isinstance(d["input"], dict) and d["type"] in _NO_SCALAR)] or details
     # A name that does not exist is often the reason why another is missing.
     details.sort(key=lambda detail: detail["type"] != "extra_forbidden")
-    problems: dict[str, list[str]] = {}
+    problems: dict[str, list[tuple[Any, str]]] = {}
     for detail in details:
         name = _name(detail["loc"], tree, keep_last=detail["type"] == "missing")
         given = detail["input"]
         value = "" if detail["type"] == "missing" or isinstance(given, dict | BaseModel) else f" = {short_text(given)}"
-        problems.setdefault(f"{short_text(name)}{value}", []).append(_problem(detail, name, root))
-    (subject, messages), *others = problems.items()
+        problems.setdefault(f"{short_text(name)}{value}", []).append((detail, name))
+    (subject, found), *others = problems.items()
     text = f"{subject}: " if subject else ""
-    text += ", or ".join(dict.fromkeys(messages))
+    text += ", or ".join(dict.fromkeys(_problem(detail, name, root) for detail, name in found))
     return text + (f" (and {len(others)} more)" if others else "")
 
 

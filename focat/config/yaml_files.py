@@ -19,6 +19,7 @@ MAX_DEPTH = 100
 """Sections and lists inside each other."""
 MAX_VALUES = 200_000
 """Counted wherever an alias repeats them."""
+MAX_INTEGER_BITS = 1000
 
 
 class YamlLimitError(yaml.MarkedYAMLError):
@@ -38,6 +39,16 @@ class _LimitedLoader(yaml.SafeLoader):
             return super().compose_node(parent, index)
         finally:
             self._depth -= 1
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            value = super().construct_object(node, deep)
+        except (ValueError, ArithmeticError, LookupError, AttributeError) as error:  # no such date or number
+            wrong = str(error) if isinstance(error, ValueError) else f"is no {node.tag.rpartition(':')[2]}"
+            raise yaml.constructor.ConstructorError(None, None, wrong, node.start_mark) from None
+        if isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
+            raise yaml.constructor.ConstructorError(None, None, "a number with too many digits", node.start_mark)
+        return value
 
     def get_single_node(self) -> yaml.Node | None:
         node = super().get_single_node()
@@ -130,8 +141,6 @@ def read_yaml(path: Path) -> dict[str, Any] | None:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         wrong = "cannot be used" if isinstance(error, YamlLimitError) else "not valid YAML"
         raise FocatError(f"{path}, line {line}: {wrong}: {error.problem}") from None
-    except ValueError as error:  # what looks like a date or a number and is none, as 2024-13-45
-        raise FocatError(f"{path}: not valid YAML: {error}") from None
     finally:
         loader.dispose()
     if tree is not None and not isinstance(tree, dict):

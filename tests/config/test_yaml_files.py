@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,15 @@ def test_an_override_deeper_than_any_setting_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
     (tmp_path / "my.yaml").write_bytes(b"#" * (MAX_BYTES + 1))
     assert refused(tmp_path, "config", "my.yaml") == "my.yaml: is larger than 4 MiB, and no file of settings"
+
+
+def test_thousands_of_wrong_settings_take_no_time(tmp_path: Path) -> None:
+    """Only the first is explained, since looking for the nearest name takes a while."""
+    (tmp_path / "my.yaml").write_text(f"data: {{{', '.join(f'k{i}: 1' for i in range(20_000))}}}")
+    before = time.process_time()
+    with pytest.raises(FocatError, match=r"data\.k0 = 1: there is no such setting .* \(and 19999 more\)"):
+        load_settings(tmp_path / "my.yaml")
+    assert time.process_time() - before < 10
 
 
 def test_a_file_that_is_many_bases_is_read_once(tmp_path: Path) -> None:

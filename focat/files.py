@@ -47,7 +47,7 @@ def write_atomic(path: Path, content: bytes | str) -> None:
 @contextmanager
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """Open a file that replaces `path` when the block ends, and is deleted if the block raises."""
-    path = path.resolve() if path.is_symlink() else path  # replace the file behind a link, not the link
+    path = behind_link(path)  # which is replaced, not the link
     partial = partial_file(path)
     with disk_errors(path):
         try:
@@ -66,8 +66,20 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
 
 def partial_file(path: Path) -> Path:
     """Return the file that becomes `path` when it is complete; beside the file itself, if `path` is a link to it."""
-    path = path.resolve() if path.is_symlink() else path
+    path = behind_link(path)
     return path.with_name(path.name + PARTIAL_SUFFIX)
+
+
+def behind_link(path: Path) -> Path:
+    """Return the file that a link leads to, whether it exists or not; a path that is no link as it is.
+
+    Raises:
+        FocatError: the link leads back to itself.
+    """
+    try:
+        return path.resolve() if path.is_symlink() else path
+    except (OSError, RuntimeError):  # which of them depends on the version of Python
+        raise FocatError(f"{path}: is a link that leads back to itself; delete it") from None
 
 
 def write_json(path: Path, content: Any) -> None:

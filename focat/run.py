@@ -165,7 +165,10 @@ class Run:
         path = self.path / "best"
         if not path.exists():
             return None
-        name = path.read_bytes().decode(errors="replace").strip()
+        try:
+            name = path.read_bytes().decode(errors="replace").strip()
+        except OSError as error:
+            raise FocatError(f"{path}: cannot be read ({error.strerror}); {_BEST}") from None
         if not _CHECKPOINT_NAME.fullmatch(name):
             raise FocatError(f"{path}: names no checkpoint; {_BEST}")
         return int(name)
@@ -174,9 +177,12 @@ class Run:
         """Return the records of log.jsonl, without a last line that is still being written or was cut off.
 
         Raises:
-            FocatError: another line is no record.
+            FocatError: it cannot be read, or another line is no record.
         """
-        lines = self.log.read_bytes().split(b"\n")[:-1] if self.log.exists() else []
+        try:
+            lines = self.log.read_bytes().split(b"\n")[:-1] if self.log.exists() else []
+        except OSError as error:
+            raise FocatError(f"{self.log}: cannot be read ({error.strerror}); {_RESTORE}") from None
         records = []
         for number, line in enumerate(lines, 1):
             record = log_record(line)

@@ -216,6 +216,16 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "text"
 
 
+def test_a_link_to_itself_is_one_line(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to("loop")
+    with pytest.raises(FocatError, match="loop: is a link that leads back to itself; delete it"):
+        write_atomic(loop, "new")
+    with pytest.raises(FocatError, match="loop: is a link that leads back to itself; delete it"):
+        check_output_file(loop, overwrite=False)
+    assert loop.is_symlink()
+
+
 def test_what_is_in_a_folder_can_be_read_by_all_who_may(tmp_path: Path) -> None:
     """Weights are written by a library that keeps them private."""
     before = os.umask(0o027)

@@ -69,7 +69,7 @@ def count_weights(folder: Path) -> int:
 
 def _weights_file(folder: Path) -> Path:
     path = folder / "weights.safetensors"
-    if not path.exists():
+    if not path.is_file():
         raise FocatError(f"{folder}: has no weights.safetensors")
     if not os.access(path, os.R_OK):
         raise FocatError(f"{path}: cannot be read; its owner has to permit it")

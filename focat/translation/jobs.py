@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 from focat._version import __version__
 from focat.corpus.text_files import DEFAULT_LIMIT, LineLimit
 from focat.errors import FocatError
-from focat.files import check_parent_folder, check_partial_file, disk_errors, sha256
+from focat.files import behind_link, check_parent_folder, check_partial_file, disk_errors, sha256
 from focat.progress import Progress
 from focat.translation.formats import FileSegment, FormatOptions, InputLines, format_of, read_segments
 from focat.translation.formats.encodings import UTF8, TextEncoder, file_encoding
@@ -60,7 +60,7 @@ class Job:
     @property
     def journal(self) -> Path:
         """The journal, which exists until the job is done: beside the file itself, if the output is a link to it."""
-        output = self.output.resolve() if self.output.is_symlink() else self.output
+        output = behind_link(self.output)
         return output.with_name(output.name + JOURNAL)
 
     def with_encoding(self, report: Callable[[str], None]) -> Job:

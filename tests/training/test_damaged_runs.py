@@ -117,6 +117,16 @@ def test_a_damaged_file_is_one_line_or_changes_nothing(
         shutil.rmtree(folder)
 
 
+@pytest.mark.parametrize("file", ["best", "averaged/weights.safetensors", "config.yaml", "model.json", "log.jsonl"])
+def test_a_folder_where_a_file_belongs_is_one_line(undamaged: Path, tmp_path: Path, file: str) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(undamaged, folder)
+    (folder / "run" / file).unlink()
+    (folder / "run" / file).mkdir()
+    for command in ("report",) if file == "log.jsonl" else ("translate", "report"):
+        assert "run/" in refused(folder, *COMMANDS[command]), command
+
+
 def test_best_cannot_name_weights_outside_of_the_run(undamaged: Path, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(undamaged, folder)

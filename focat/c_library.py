@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 import platform
 import shutil
 import subprocess
@@ -36,42 +37,51 @@ def load_library(source: Path) -> ctypes.CDLL | None:
 
 def _load(source: Path) -> ctypes.CDLL | None:
     key = "\n".join((source.read_text(encoding="utf-8"), *_FLAGS, _processor()))
-    name = f"{source.stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.so"
+    name = f"{source.stem}-{_digest(key.encode())}"
     for find in (_cached, _temporary):
         try:
             return find(source, name)
-        except (OSError, RuntimeError):  # RuntimeError: there is no home folder
+        except (OSError, RuntimeError, subprocess.CalledProcessError):  # RuntimeError: there is no home folder
             pass
-        except subprocess.SubprocessError:
+        except subprocess.TimeoutExpired:
             break
     return None
 
 
 def _cached(source: Path, name: str) -> ctypes.CDLL:
-    """The library in the user's cache folder, compiled if it is not there."""
-    library = cache_folder("kernels") / name
-    if not library.exists():
-        _compile(source, library)
-    return ctypes.CDLL(str(library))
+    """The library in the user's cache folder, compiled if it is not there, or if it is damaged.
+
+    Its name ends with its digest: to load a part of a library would end the process.
+    """
+    folder = cache_folder("kernels")
+    for library in folder.glob(f"{name}-*.so"):
+        if library.stem == f"{name}-{_digest(library.read_bytes())}":
+            return ctypes.CDLL(str(library))
+        library.unlink(missing_ok=True)
+    return ctypes.CDLL(str(_compile(source, folder, name)))
 
 
 def _temporary(source: Path, name: str) -> ctypes.CDLL:
     """The library for this process alone, where the cache folder cannot be used; it stays loaded without its file."""
     with tempfile.TemporaryDirectory() as folder:
-        _compile(source, Path(folder) / name)
-        return ctypes.CDLL(str(Path(folder) / name))
+        return ctypes.CDLL(str(_compile(source, Path(folder), name)))
 
 
-def _compile(source: Path, library: Path) -> None:
+def _compile(source: Path, folder: Path, name: str) -> Path:
     compiler = next(filter(None, map(shutil.which, _COMPILERS)), None)
     if compiler is None:
         raise FileNotFoundError("there is no C compiler")
-    library.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
-        partial = Path(folder) / library.name
-        command = [compiler, *_FLAGS, str(source), "-o", str(partial), "-lm"]
-        subprocess.run(command, check=True, capture_output=True, timeout=_COMPILE_SECONDS)
-        partial.replace(library)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as inner:
+        partial = Path(inner) / f"{name}.so"
+        command = [str(Path(compiler).absolute()), *_FLAGS, str(source.resolve()), "-o", partial.name, "-lm"]
+        variables = {**os.environ, "TMPDIR": "."}  # its own files, too: another disk may be full
+        subprocess.run(command, check=True, capture_output=True, timeout=_COMPILE_SECONDS, cwd=inner, env=variables)
+        return partial.replace(folder / f"{name}-{_digest(partial.read_bytes())}.so")
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _processor() -> str:

@@ -96,18 +96,36 @@ def test_no_cache_folder(cache: Path, source: Path) -> None:
 
 
 @needs_compiler
-def test_a_damaged_library_is_not_used(cache: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    compile_library = c_library._compile
-
-    def damage(source: Path, library: Path) -> None:
-        compile_library(source, library)
-        if library.is_relative_to(cache):
-            library.write_bytes(b"\x7fELF damaged")
-
-    monkeypatch.setattr(c_library, "_compile", damage)
+@pytest.mark.parametrize("full", ["cache", "temporary files"])
+def test_a_full_disk(full: str, cache: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiler fails where it would write to it, and is given another place for the library and its own files."""
+    found = next(filter(None, map(shutil.which, c_library._COMPILERS)))
+    in_cache, elsewhere = ("exit 1", "") if full == "cache" else ("", "exit 1")
+    script = f'#!/bin/sh\ncd "$TMPDIR"\ncase $PWD in {cache}/*) {in_cache};; *) {elsewhere};; esac\n'
+    compiler = tmp_path / "compiler"
+    compiler.write_text(f'{script}exec {found} "$@"\n', encoding="utf-8")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(c_library, "_COMPILERS", (str(compiler),))
     library = load_library(source)
     assert library is not None
     assert library.answer(1) == 43
+    assert len(list(cache.iterdir())) == (full != "cache")
+
+
+@needs_compiler
+@pytest.mark.parametrize("size", [0, 100, 0.5, 0.9])
+def test_a_damaged_library_is_compiled_again(cache: Path, source: Path, size: float) -> None:
+    """In processes of their own: half a library ends the one that loads it."""
+    program = "import pathlib, sys; from focat.c_library import load_library as load; "
+    program += "print(load(pathlib.Path(sys.argv[1])).answer(1))"
+    command = [sys.executable, "-c", program, str(source)]
+    subprocess.run(command, check=True)
+    [kept] = cache.iterdir()
+    whole = kept.read_bytes()
+    os.truncate(kept, int(size if size > 1 else size * len(whole)))
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "43\n"
+    assert [file.read_bytes() for file in cache.iterdir()] == [whole]
 
 
 @needs_compiler

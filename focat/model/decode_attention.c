@@ -130,7 +130,9 @@ static void softmax(group g, tokens values, int64_t count, int64_t heads, int64_
             store(scores + j, weights);
         }
         for (int i = 0; i < LANES; i++) sum += total[i];
-        g.scales[r] = sum > 0 ? 1 / sum : 0;
+        int sees = sum != 0;
+        for (int64_t j = 0; j < count && !sees; j++) sees = bias[j] == 0;
+        g.scales[r] = sees ? 1 / sum : 0; /* infinite where all scores are -inf; 0 times that is not a number */
         for (int64_t j = r % GROUP; j < least(BLOCK, count); j += GROUP) /* needed next; the rows of a head share them out */
             prefetch(values.first + g.columns[j] * values.token + r / GROUP * values.head, width);
     }

@@ -112,6 +112,18 @@ def test_nan_stays_nan() -> None:
     assert found[0].isfinite().all()
 
 
+def test_scores_that_overflow_are_no_numbers() -> None:
+    """As in PyTorch, so that damaged weights are noticed: a query that sees nothing is another thing."""
+    queries, keys, values = example(1, 2, 4, 9, 32)
+    queries[0, 0, 2], keys[0, 0] = -3e38, 3e38
+    mask = torch.ones(1, 1, 4, 9, dtype=torch.bool)
+    mask[:, :, 3] = False
+    found = decode_attention.decode_attention(queries, keys, values, mask)
+    assert found[0, 0, 2].isnan().all()
+    assert found[0, 1, :3].isfinite().all()
+    assert (found[0, :, 3] == 0).all()
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -93,7 +93,7 @@ def _torch() -> Iterator[Check]:
 def _c_compiler() -> Check:
     """Load the kernel of attention, compiled if it has not been before."""
     if decode_attention.is_available():
-        return Check("C compiler", "ready", "works; compiles kernels for translation on the CPU")
+        return Check("C compiler", "ready", "kernels for translation on the CPU are compiled")
     remedy = "translation on the CPU works without, only slower; install gcc or clang"
     return Check("C compiler", "optional", "none that works", remedy)
 

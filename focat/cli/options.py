@@ -68,7 +68,7 @@ Unconstrained = Annotated[
     bool,
     typer.Option("--unconstrained", help="Let a window have any number of sentences, and keep the last (paper)."),
 ]
-Int8 = Annotated[bool, flag("--int8", "On a CPU: twice as fast with eight-bit integers, a little less exact.")]
+Int8 = Annotated[bool, flag("--int8", "On a CPU: up to twice as fast with eight-bit integers, a little less exact.")]
 Bfloat16 = Annotated[bool, flag("--bfloat16", "On a CPU that has bfloat16: faster, and more exact than --int8.")]
 Beam = Annotated[int | None, typer.Option(min=1, help="Hypotheses kept at each step; 1 is greedy.")]
 ContextSource = Annotated[

@@ -8,7 +8,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,6 +61,38 @@ def test_compiled_anew_for_another_source_or_processor(
     c_library._libraries.clear()
     load_library(source)
     assert len(list(cache.iterdir())) == 3
+    monkeypatch.setattr(c_library, "_FLAGS", (*c_library._FLAGS, "-DNDEBUG"))
+    c_library._libraries.clear()
+    load_library(source)
+    assert len(list(cache.iterdir())) == 4
+
+
+@needs_compiler
+def test_machines_that_share_a_home_folder(cache: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_text = Path.read_text
+    for features in ("sse avx", "sse avx", "sse avx avx512f"):
+        cpuinfo = f"processor : 0\nflags : {features}\n"
+
+        def read(path: Path, cpuinfo: str = cpuinfo, **more: str) -> str:
+            return cpuinfo if path.name == "cpuinfo" else read_text(path, **more)
+
+        monkeypatch.setattr(Path, "read_text", read)
+        c_library._libraries.clear()
+        assert load_library(source) is not None
+    assert len(list(cache.iterdir())) == 2
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What compilers were asked to write."""
+    run, asked = subprocess.run, []
+
+    def noted(command: list[str], **more: Any) -> object:
+        asked.append(str(Path(more["cwd"], command[command.index("-o") + 1])))
+        return run(command, **more)
+
+    monkeypatch.setattr(subprocess, "run", noted)
+    return asked
 
 
 def test_no_compiler(cache: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,10 +110,39 @@ def test_every_kernel_compiles_without_a_warning(kernel: Path, cache: Path, monk
 
 
 @needs_compiler
-def test_a_source_that_does_not_compile(cache: Path, source: Path) -> None:
+def test_a_source_that_does_not_compile(cache: Path, source: Path, commands: list[str]) -> None:
     source.write_text("int answer(", encoding="utf-8")
+    for _ in range(2):
+        assert load_library(source) is None
+    assert len(commands) == 2  # elsewhere, too, in case there was no room, but not the next time
+    assert list(cache.iterdir()) == []
+
+
+@needs_compiler
+def test_no_other_process_finds_half_a_library(cache: Path, source: Path, commands: list[str]) -> None:
+    assert load_library(source) is not None
+    [written] = commands
+    assert Path(written).parent != cache
+    assert Path(written).parent.parent == cache  # on the same disk, to be renamed
+    assert len(list(cache.iterdir())) == 1
+
+
+def test_a_compiler_that_hangs(cache: Path, source: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    compiler = tmp_path / "bin" / "cc"
+    compiler.parent.mkdir()
+    compiler.write_text("#!/bin/sh\nexec sleep 20\n", encoding="utf-8")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", str(compiler.parent), prepend=os.pathsep)
+    monkeypatch.setattr(c_library, "_COMPILE_SECONDS", 0.1)
     assert load_library(source) is None
     assert list(cache.iterdir()) == []
+
+
+@needs_compiler
+def test_threads_wait_for_one_of_them_to_compile(cache: Path, source: Path, commands: list[str]) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        libraries = list(pool.map(load_library, [source] * 4))
+    assert len(commands) == len(set(map(id, libraries))) == 1
 
 
 @needs_compiler
@@ -93,6 +156,18 @@ def test_no_cache_folder(cache: Path, source: Path) -> None:
     assert library.answer(1) == 43
     left = set(Path(tempfile.gettempdir()).iterdir()) - before
     assert not [folder for folder in left if any(folder.rglob("answer-*"))]
+
+
+@needs_compiler
+def test_no_home_folder(cache: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "expanduser", fail)
+    library = load_library(source)
+    assert library is not None
+    assert library.answer(1) == 43
 
 
 @needs_compiler

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -104,6 +105,18 @@ def test_what_no_query_sees_changes_no_bit() -> None:
     assert torch.equal(found, decode_attention.decode_attention(queries, keys, values, mask))
 
 
+def test_what_lies_behind_the_last_query_is_not_read() -> None:
+    """The kernel takes four queries at a time; here are three, whose tensors are parts of others."""
+    queries, keys, values = example(2, 2, 8, 9, 32)
+    mask = torch.ones(2, 1, 8, 9, dtype=torch.bool)
+    mask[:, :, :3, 4:] = False
+    keys[:, :, 4:] = values[:, :, 4:] = math.nan  # seen by queries that come after
+    queries, mask = queries[:, :, :3], mask[:, :, :3]
+    found = decode_attention.decode_attention(queries, keys, values, mask)
+    expected = decode_attention.decode_attention(queries, keys[:, :, :4], values[:, :, :4], mask[..., :4])
+    assert torch.equal(found, expected)
+
+
 def test_nan_stays_nan() -> None:
     queries, keys, values = example(2, 2, 4, 9, 32)
     queries[1, 0, 2] = math.nan
@@ -129,7 +142,9 @@ def test_scores_that_overflow_are_no_numbers() -> None:
     [
         {"queries": torch.randn(2, 2, 49, 32)},
         {"queries": torch.randn(2, 2, 4, 48), "keys": torch.randn(2, 2, 9, 48), "values": torch.randn(2, 2, 9, 48)},
+        {"queries": torch.randn(2, 2, 4, 64)[..., ::2]},
         {"keys": torch.randn(2, 2, 9, 64)[..., ::2]},
+        {"values": torch.randn(2, 2, 9, 64)[..., ::2]},
         {"values": torch.randn(2, 2, 9, 32, dtype=torch.bfloat16)},
         {"mask": torch.ones(2, 2, 1, 9, dtype=torch.bool)},
     ],
@@ -141,6 +156,33 @@ def test_what_the_kernel_is_not_made_for(change: dict[str, Tensor]) -> None:
         assert decode_attention.can_decode(**inputs)
         assert not decode_attention.can_decode(**inputs | change)
     assert not decode_attention.can_decode(**inputs)  # gradients may be needed
+
+
+def test_where_pytorch_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    queries, keys, values = example(2, 2, 4, 9, 32)
+    mask = torch.rand(2, 1, 4, 9, generator=torch.Generator().manual_seed(2)) < 0.6
+    mask[..., 0] = True
+    before, found = torch.get_num_threads(), []
+    with torch.inference_mode():
+        for threads in (3, 4):
+            torch.set_num_threads(threads)
+            found.append(decode_attention.can_decode(queries, keys, values, mask))
+        torch.set_num_threads(1)
+        elsewhere = (each.to("meta") for each in (queries, keys, values, mask))
+        found += [decode_attention.can_decode(queries, keys, values, mask), decode_attention.can_decode(*elsewhere)]
+        monkeypatch.setattr(decode_attention, "load_library", lambda _: None)  # as without a compiler
+        found += [decode_attention.can_decode(queries, keys, values, mask)]
+        attended = attend(queries, keys, values, mask)
+    torch.set_num_threads(before)
+    assert found == [True, False, True, False, False]
+    torch.testing.assert_close(attended.double(), attend_slowly(queries, keys, values, mask), atol=2e-6, rtol=2e-6)
+
+
+def test_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusing = SimpleNamespace(focat_decode_attention=lambda *_: 1)
+    monkeypatch.setattr(decode_attention, "load_library", lambda _: refusing)
+    with pytest.raises(MemoryError):
+        decode_attention.decode_attention(*example(1, 1, 1, 1, 32), torch.ones(1, 1, 1, 1, dtype=torch.bool))
 
 
 def test_attention_uses_it_without_dropout_alone(monkeypatch: pytest.MonkeyPatch) -> None:

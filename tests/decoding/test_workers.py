@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
 from focat.config.schema import SearchSettings
 from focat.corpus.vocabulary import SEPARATOR
+from focat.decoding import engine as engine_module
 from focat.decoding import scheduler, workers
 from focat.decoding.engine import Engine
 from focat.decoding.model_runner import ModelRunner
@@ -75,22 +78,50 @@ def test_batches_are_decoded_in_threads_of_their_own(monkeypatch: pytest.MonkeyP
 def test_threads_are_shared_evenly() -> None:
     threads = map_in_workers(lambda _, __: torch.get_num_threads(), [1, 2, 3, 4], workers=2)
     assert threads == [2] * 4
+    with ThreadPoolExecutor(1) as pool:  # threads that begin later are as those before
+        assert pool.submit(torch.get_num_threads).result() == 4
+    assert map_in_workers(lambda _, __: torch.get_num_threads(), [1, 2], workers=4) == [2] * 2
+    assert torch.get_num_threads() == 4
+    assert map_in_workers(lambda _, __: torch.is_inference_mode_enabled(), [1, 2], workers=2) == [True] * 2
+
+
+@pytest.mark.usefixtures("four_threads")
+def test_an_interruption_stops_all_workers() -> None:
+    told: list[bool] = []
+
+    def work(item: int, stopped: threading.Event) -> None:
+        if item == 0:
+            time.sleep(0.1)  # until all are waiting
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        told.append(stopped.wait(5 if all(told) else 0))
+        time.sleep(0.002)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # as it may be ignored
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            map_in_workers(work, range(200), workers=4)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert all(told)
+    assert 0 < len(told) < 100  # what was waiting is not begun
     assert torch.get_num_threads() == 4
 
 
 @pytest.mark.usefixtures("four_threads")
 @pytest.mark.parametrize("failing", [0, 3])
 def test_an_error_stops_all_workers(failing: int) -> None:
+    told = []
+
     def work(item: int, stopped: threading.Event) -> int:
         if item == failing:
             raise FocatError("no")
-        while not stopped.is_set():
-            time.sleep(0.001)
+        told.append(stopped.wait(5))
         return item
 
     before = threading.active_count()
     with pytest.raises(FocatError, match="no"):
         map_in_workers(work, range(8), workers=4)
+    assert all(told)
     assert threading.active_count() == before
     assert torch.get_num_threads() == 4
 
@@ -152,6 +183,16 @@ def test_what_earlier_batches_left_in_memory_does_not_matter(
     empty = KVMemory.empty
     monkeypatch.setattr(KVMemory, "empty", lambda *inputs: empty(*inputs).fill_(math.nan))
     assert engine(REQUESTS) == wanted
+
+
+@pytest.mark.usefixtures("four_threads")
+def test_batches_have_the_memory_of_those_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    monkeypatch.setattr(engine_module, "KVMemory", lambda: made.append(KVMemory()) or made[-1])
+    engine = Engine([small(words=30)], SearchSettings(beam=2))
+    for _ in range(3):
+        engine(REQUESTS)
+    assert 0 < len(made) <= 4  # workers
 
 
 def test_memory_is_used_again() -> None:

@@ -20,6 +20,7 @@ from focat.decoding.linear import (
     can_pack,
     has_bfloat16,
     has_vnni,
+    replace_linear,
     rounded_rows,
 )
 from focat.decoding.requests import Request
@@ -122,6 +123,19 @@ def test_a_short_layer_is_nearly_exact_and_independent_of_its_batch(
     assert torch.equal(layer(x[1:2, :1]), layer(x)[1:2, :1])
 
 
+@pytest.mark.parametrize(("setting", "kind", "limit"), SHORT)
+def test_zeros_and_inputs_in_any_layout(setting: str, kind: type[Int8Linear | Bfloat16Linear], limit: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    weight, bias = torch.randn(96, 64, generator=generator), torch.randn(96, generator=generator)
+    x = torch.randn(3, 64, 5, generator=generator).transpose(1, 2)  # as of heads that were not joined
+    weight[7], x[1, 2] = 0, 0
+    layer = kind(weight, bias)
+    found = layer(x)
+    assert torch.equal(found, layer(x.contiguous()))
+    assert torch.equal(found[1, 2], bias)
+    assert (found[..., 7] == bias[7]).all()
+
+
 @pytest.mark.parametrize("variant", [{}, MARIAN])
 @pytest.mark.parametrize(("setting", "kind", "limit"), SHORT)
 def test_short_layers_find_nearly_what_floats_find(
@@ -157,6 +171,30 @@ def test_bytes_are_multiplied_exactly(rows: int) -> None:
     weight, x = (each.float() for each in signs)
     weight[0], x[0] = 127, 127
     assert torch.equal(VnniLinear(weight, None)(x), x @ weight.T)
+
+
+@needs_bfloat16
+def test_logits_stay_exact_beside_layers_in_bfloat16() -> None:
+    model = small(words=20).float()
+    _, project = replace_linear(model, SearchSettings(bfloat16=True))
+    x = torch.randn(5, model.output_weight.shape[1], generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(project(x), model.project(x), atol=1e-5, rtol=1e-5)
+
+
+def test_other_weights_are_shared() -> None:
+    model = small(words=20).float()
+    changed, _ = replace_linear(model, SearchSettings())
+    own = {parameter.data_ptr() for parameter in model.parameters()}
+    assert {parameter.data_ptr() for parameter in changed.parameters()} < own
+
+
+def test_eight_bits_are_multiplied_where_the_processor_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere, sums of products of bytes overflow."""
+    monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: False, raising=False)
+    assert not has_vnni()
+    changed, project = replace_linear(small(words=20).float(), SearchSettings(int8=True))
+    assert isinstance(project, Int8Linear)
+    assert not any(isinstance(module, VnniLinear) for module in changed.modules())
 
 
 def test_refused_where_it_cannot_be() -> None:

@@ -117,6 +117,16 @@ def test_windows_of_any_length_equal_those_cut_sentence_by_sentence(contrast_run
     assert len(cuts) >= 3
 
 
+def test_sentences_with_more_tokens_than_bytes_are_cut(contrast_run):
+    """Of characters that the vocabulary does not have: a token for each byte, and one for the space in front."""
+    asked = instance(source=["ऄअआ", "इई"], target=["उऊऋ"], candidates=["ऌ"])
+    needed = sum(len(contrast_run.tokenizer.source.encode(text)) + 1 for text in asked.source)
+    assert needed == sum(len(text.encode()) + 2 for text in asked.source)
+    for max_tokens, kept in ((needed, asked.source), (needed - 1, asked.source[1:])):
+        group = candidate_group(asked, ContextConfig(1, 0, max_tokens=max_tokens), contrast_run.tokenizer)
+        assert group.source == tuple(kept)
+
+
 def test_own_context_takes_the_place_of_gold():
     asked = []
 

@@ -154,3 +154,21 @@ def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
         assert torch.equal(parameter, weights[name])
         for key, value in optimizer.state[parameter].items():
             assert torch.equal(value, states[name][key])
+
+
+def test_a_gradient_that_is_missing_is_zero() -> None:
+    """So the momentum of earlier steps goes on."""
+    moved = []
+    for last in (None, torch.zeros(3, 4)):
+        torch.manual_seed(4)
+        first, second = nn.Parameter(torch.randn(3, 4)), nn.Parameter(torch.randn(3, 4))
+        muon = Muon({first: 1, second: 1}, NOTHING_ELSE, DECAY)
+        first.grad, second.grad = torch.randn(3, 4), torch.randn(3, 4)
+        muon.step()
+        before = first.detach().clone()
+        first.grad = last
+        muon.step()
+        moved.append((first.detach(), second.detach()))
+        assert not torch.equal(first, before)
+    for with_none, with_zero in zip(*moved, strict=True):
+        assert torch.equal(with_none, with_zero)

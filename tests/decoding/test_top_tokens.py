@@ -72,6 +72,8 @@ def test_where_the_kernel_serves() -> None:
     assert not serves(32_000, 65)
     assert not serves(250_000, 64)
     assert not serves(32_000, 8, torch.float64)
+    assert not serves(32_000, 0)
+    assert not has_top_tokens_kernel(torch.zeros(0, 2, 32_000, device=DEVICE), 8)
 
 
 @needs_kernels

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
 
-from focat.config.schema import SearchSettings
+from focat.config.schema import ModelSettings, SearchSettings
 from focat.corpus.vocabulary import PAD
 from focat.decoding.engine import Engine
 from focat.decoding.requests import Request
 from focat.model import attention as attention_module
 from focat.model import tree_attention as tree_module
-from focat.model.tree_attention import TreeMask, append_nodes, can_append, lists_columns, tree_attention
+from focat.model.tree_attention import (
+    TreeMask,
+    always_lists_columns,
+    append_nodes,
+    can_append,
+    can_attend,
+    lists_columns,
+    tree_attention,
+    tree_masks,
+)
 from focat.windows.segments import decoder_input
 from tests.kernels import DEVICE, needs_kernels
 from tests.model.examples import pair, tiny, window
@@ -78,6 +88,19 @@ def test_listed_columns(queries: int, columns: int, rows: int) -> None:
 
 
 @needs_kernels
+def test_layers_share_a_list() -> None:
+    mask, other = torch.ones(2, 2, 1, 4, 9, dtype=torch.bool, device=DEVICE)
+    of_heads = other.expand(2, 8, 4, 9)
+    queries = torch.zeros(2, 4, 64, device=DEVICE, dtype=torch.bfloat16)
+    first, second, third, fourth = tree_masks([mask, of_heads, mask, other], queries)
+    assert isinstance(first, TreeMask)
+    assert first is third
+    assert second is of_heads
+    assert isinstance(fourth, TreeMask)
+    assert fourth is not first
+
+
+@needs_kernels
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("layout", ["cache", "contiguous"])
 @pytest.mark.parametrize("precision", [torch.float16, torch.float32])
@@ -121,6 +144,67 @@ def test_what_is_listed() -> None:
     assert not lists_columns(mask, 4, torch.float32)
     assert not lists_columns(mask.expand(2, 8, 4, 9), 4, torch.float16)
     assert not lists_columns(mask[..., :1].expand(2, 1, 4, 70_000), 4, torch.float16)
+
+
+def test_what_is_attended_to() -> None:
+    queries, keys, values = torch.zeros(3, 2, 8, 4, 64, dtype=torch.float16)
+    assert can_attend(queries, keys, values)
+    for width in (8, 48, 256):
+        assert not can_attend(*torch.zeros(3, 2, 8, 4, width, dtype=torch.float16))
+    assert can_attend(*torch.zeros(3, 2, 8, 4, 128, dtype=torch.float16))
+    assert not can_attend(*torch.zeros(3, 2, 8, 4, 128))  # twice as many bytes
+    for i in range(3):
+        for other in (torch.zeros(2, 8, 4, 64), torch.zeros(2, 8, 4, 128).half()[..., ::2], queries.clone()):
+            other.requires_grad_(other.shape == queries.shape and other.is_contiguous())
+            inputs = [queries, keys, values]
+            inputs[i] = other
+            assert not can_attend(*inputs)
+    with torch.no_grad():
+        assert can_attend(queries, keys.requires_grad_(), values)
+
+
+def test_what_is_appended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_module, "runs_kernels", lambda _: True)
+
+    def can(cached: torch.Tensor, keys: torch.Tensor, values: torch.Tensor | None = None) -> bool:
+        return can_append(cached, keys, keys if values is None else values)
+
+    cached, new = torch.zeros(2, 30, 8, 64), torch.zeros(2, 8, 4, 64)
+    assert not can(cached, new)  # gradients may be needed
+    with torch.no_grad():
+        assert can(cached, new)
+        assert can(cached, torch.zeros(2, 8, 16, 64))
+        assert can(torch.zeros(2, 30, 64, 64), torch.zeros(2, 64, 4, 64))
+        assert not can(cached, torch.zeros(2, 8, 17, 64))
+        assert not can(torch.zeros(2, 30, 65, 64), torch.zeros(2, 65, 4, 64))
+        assert not can(torch.zeros(2, 30, 8, 48), torch.zeros(2, 8, 4, 48))
+        assert not can(torch.zeros(2, 30, 64, 8).transpose(2, 3), new)
+        assert not can(cached, new, new.half())
+        assert not can(cached.half(), new)
+        assert not can(cached, new, torch.zeros(2, 8, 4, 128)[..., ::2])
+        monkeypatch.setattr(tree_module, "runs_kernels", lambda _: False)
+        assert not can(cached, new)
+
+
+def test_whose_columns_are_always_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then steps may span the whole buffer; elsewhere each column that they span costs time."""
+    monkeypatch.setattr(tree_module, "runs_kernels", lambda _: True)
+
+    def are(precision: torch.dtype = torch.bfloat16, **settings: Any) -> bool:
+        return always_lists_columns(ModelSettings(**settings), torch.zeros(1, dtype=precision))
+
+    assert are()
+    assert are(heads=32)
+    assert are(d_model=1024)
+    assert not are(torch.float32)
+    assert not are(heads=64)
+    assert not are(d_model=768)
+    assert not are(d_model=2048)
+    assert not are(attention="group")
+    assert not are(context={"of": "source"})
+    assert not are(second_pass={"layers": 1})
+    monkeypatch.setattr(tree_module, "runs_kernels", lambda _: False)
+    assert not are()
 
 
 @needs_kernels

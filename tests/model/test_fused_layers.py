@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from focat.config.schema import WindowSettings
+from focat.config.schema import ModelSettings, WindowSettings
 from focat.corpus.vocabulary import PAD
 from focat.model import embeddings, fused_layers, layers, transformer
 from focat.training.mixed_precision import MasterWeights
@@ -137,6 +137,25 @@ def test_dropout_keeps_its_share_and_is_seeded(rate: float) -> None:
 
 
 @needs_kernels
+def test_dropout_whose_seeds_are_drawn_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused_layers, "_SEEDS", 3)
+    x, ones = torch.zeros(8, 64, device=DEVICE).bfloat16(), torch.ones(8, 64, device=DEVICE).bfloat16()
+
+    def kept(count: int) -> set[tuple[bool, ...]]:
+        torch.manual_seed(3)
+        drawn = [fused_layers.add_dropout_norm(x, ones, None, 0.5)[0] > 0 for _ in range(count)]
+        return {tuple(each.flatten().tolist()) for each in drawn}
+
+    found = []
+    for _ in range(2):
+        with fused_layers.drawn_seeds(x.device):
+            found.append(kept(7))  # more than are drawn at once
+    assert len(found[0]) == 7
+    assert found[0] == found[1]
+    assert kept(2) == kept(2)  # drawn one by one again
+
+
+@needs_kernels
 @pytest.mark.parametrize("with_bias", [True, False])
 @pytest.mark.parametrize(("rows", "width"), [(3, 64), (2, 24), (700, 132)])
 def test_linear_layers(rows: int, width: int, with_bias: bool) -> None:
@@ -166,6 +185,44 @@ def test_linear_and_relu(rows: int, width: int, monkeypatch: pytest.MonkeyPatch)
         strict=True,
     ):
         torch.testing.assert_close(a / b.abs().max(), b / b.abs().max(), **CLOSE)
+
+
+@needs_kernels
+@pytest.mark.parametrize("activation", ["relu", "gelu", "silu", "swiglu"])
+def test_feedforward_of_packed_windows(activation: str) -> None:
+    sizes = {"d_model": 16, "heads": 2, "d_ff": 24, "activation": activation}
+    block = layers.FeedForward(ModelSettings(**sizes)).to(DEVICE, torch.bfloat16).train()  # type: ignore[arg-type]
+    x = draw(1, 9, 16)
+    output, bias = block.packed(x)
+    torch.testing.assert_close((output + bias).float(), block.float()(x.float()), **CLOSE)
+    block = layers.FeedForward(ModelSettings(**sizes, activation_dropout=0.5)).to(DEVICE, torch.bfloat16)  # type: ignore[arg-type]
+    assert not torch.equal(block.train().packed(x)[0], block.packed(x)[0])
+    assert torch.equal(block.eval().packed(x)[0], block.packed(x)[0])
+
+
+@needs_kernels
+def test_residual_sums_of_packed_windows_drop_in_training_alone() -> None:
+    residual = layers.Residual(ModelSettings(d_model=64, heads=2, dropout=0.5, norm="pre")).to(DEVICE)
+    x, ones, bias = (
+        torch.full(shape, value, device=DEVICE).bfloat16()
+        for shape, value in (((1, 20, 64), 8.0), ((1, 20, 64), 1.0), ((64,), 2.0))
+    )
+    dropped, _ = residual.train().packed(x, (ones, bias), None)
+    assert dropped.unique().tolist() == [8, 8 + 2 * 3]
+    whole, _ = residual.eval().packed(x, (ones, bias), None)
+    assert whole.unique().tolist() == [8 + 3]
+
+
+@needs_kernels
+def test_weights_in_full_precision_have_gradients_in_full_precision() -> None:
+    x, layer = draw(2, 9, 64), nn.Linear(64, 24, device=DEVICE)
+    with torch.autocast(DEVICE, torch.bfloat16):
+        found = fused_layers.linear(x, layer.weight, layer.bias)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.float(), layer(x.float()), **CLOSE)
+    found.float().sum().backward()
+    assert layer.weight.grad is not None
+    assert layer.weight.grad.dtype == torch.float32
 
 
 @pytest.mark.parametrize(("width", "fits"), [(2, False), (4, True), (64, True), (66, False), (96, True), (512, True)])

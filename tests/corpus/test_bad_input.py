@@ -161,7 +161,7 @@ def test_a_store_of_other_settings(tmp_path: Path) -> None:
 def test_a_store_where_a_file_is_in_the_way(tmp_path: Path) -> None:
     config = write_config(tmp_path, "config", 40)
     (tmp_path / "store").write_text("something else")
-    assert seen_by_the_user(config) == f"focat: {tmp_path / 'store'}: cannot be written: File exists"
+    assert seen_by_the_user(config) == f"focat: {tmp_path / 'store'}: is no folder; give another data.store"
     below = tmp_path / "store" / "below"
     assert seen_by_the_user(config, f"data.store={below}") == f"focat: {below}: cannot be written: Not a directory"
     assert (tmp_path / "store").read_text() == "something else"

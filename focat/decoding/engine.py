@@ -159,8 +159,8 @@ class SortedBatching:
         self._queue.append(scheduled)
 
     def reset(self) -> None:
-        """Drop everything that is queued."""
-        self._queue = []
+        """Drop everything that is queued, and the memory of what may have been too large."""
+        self._queue, self._free_memory = [], []
 
     def step(self, refill: bool) -> list[Finished]:
         """Decode all queued requests; their results, in the order of ids."""

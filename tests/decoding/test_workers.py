@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -193,6 +195,23 @@ def test_batches_have_the_memory_of_those_before(monkeypatch: pytest.MonkeyPatch
     for _ in range(3):
         engine(REQUESTS)
     assert 0 < len(made) <= 4  # workers
+
+
+def test_memory_is_given_back_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that did not fit must not take what the next one needs."""
+    engine = Engine([small(words=30)], SearchSettings(beam=2))
+    engine(REQUESTS)
+    kept = engine.batching._free_memory  # type: ignore[union-attr]
+    [[memory]] = kept
+    taken = weakref.ref(memory._tensors["self"])
+    del kept, memory
+    monkeypatch.setattr(ModelRunner, "step", lambda *_: (_ for _ in ()).throw(MemoryError))
+    with pytest.raises(FocatError, match="does not fit into memory"):
+        engine(REQUESTS)
+    gc.collect()
+    assert taken() is None
+    monkeypatch.undo()
+    assert len(engine(REQUESTS)) == len(REQUESTS)
 
 
 def test_memory_is_used_again() -> None:

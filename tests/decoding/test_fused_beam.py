@@ -141,13 +141,15 @@ def test_a_step_of_random_states(beam: int, size: int, penalty: float, monkeypat
 
 
 @needs_kernels
-@pytest.mark.parametrize("beam", [2, 17])
+@pytest.mark.parametrize("beam", [2, 16, 17])
 def test_what_is_not_a_number_never_finishes_a_window(beam: int) -> None:
     """Then the engine reports it. The kernel, too, is for few hypotheses."""
     search = random_search(2, beam, 2, seed=0)
-    assert fused_beam.has_fused_beam(search) == (beam == 2)
+    assert fused_beam.has_fused_beam(search) == (beam <= 16)
     if beam == 2:
-        search.state.finished.fill_(False)
+        search.state.finished.copy_(torch.tensor([False, True]))
+        search.state.step.fill_(0)
+        others = [search.live.tokens[1].clone(), search.live.scores[1].clone()]
         search.ended.rank.fill_(-math.inf)
         search.live.rank.fill_(0)
         for _ in range(3):  # beyond the last column
@@ -155,7 +157,9 @@ def test_what_is_not_a_number_never_finishes_a_window(beam: int) -> None:
             top.closing.fill_(math.nan)
             top.words.fill_(math.nan)
             fused_beam.advance(search, top, [])
-        assert not search.state.finished.any()
+        assert search.state.finished.tolist() == [False, True]
+        assert torch.equal(search.live.tokens[1], others[0])
+        assert torch.equal(search.live.scores[1], others[1])
 
 
 @needs_kernels

@@ -35,6 +35,7 @@ def test_the_most_probable(vocabulary: int, precision: torch.dtype, count: int) 
     logits[..., :SPECIALS] += 9  # are no words, however probable
     logits[1, 0] -= 1000  # what is added to all does not matter
     logits[1, 1, 100:] = -math.inf
+    logits[0, 1, END] = 300  # more than all words together by what float32 cannot hold
     before = logits.clone()
     assert has_top_tokens_kernel(logits, count)
     check(TopTokens.of(logits, count), before)

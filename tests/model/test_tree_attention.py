@@ -14,6 +14,7 @@ from focat.decoding.engine import Engine
 from focat.decoding.requests import Request
 from focat.model import attention as attention_module
 from focat.model import tree_attention as tree_module
+from focat.model.attention import attend
 from focat.model.tree_attention import (
     TreeMask,
     always_lists_columns,
@@ -144,6 +145,23 @@ def test_what_is_listed() -> None:
     assert not lists_columns(mask, 4, torch.float32)
     assert not lists_columns(mask.expand(2, 8, 4, 9), 4, torch.float16)
     assert not lists_columns(mask[..., :1].expand(2, 1, 4, 70_000), 4, torch.float16)
+
+
+@needs_kernels
+def test_dropout_weights_and_other_widths_are_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    queries, keys, values = torch.randn(3, 2, 4, 5, 16, device=DEVICE)
+    mask = torch.rand(2, 1, 5, 5, device=DEVICE) < 0.5
+    mask[..., 0] = True
+    listed = TreeMask.of(mask, 5)
+    monkeypatch.setattr(attention_module, "tree_attention", None)
+    weights: list[torch.Tensor] = []
+    found = attend(queries, keys, values, listed, weights_out=weights)
+    torch.testing.assert_close(found, slow_attention(queries, keys, values, mask))
+    torch.testing.assert_close(weights[0] @ values, found)
+    assert attend(queries, keys, values, listed, dropout=0.5).shape == found.shape
+    narrow = (each[..., :8] for each in (queries, keys, values))
+    assert attend(*narrow, listed).shape == (2, 4, 5, 8)
 
 
 def test_what_is_attended_to() -> None:

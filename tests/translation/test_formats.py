@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -418,6 +419,17 @@ class TestRunningText:
             "Er kam am 3. Oktober.",
             "Dann ging er, z. B. heim.",
         ]
+
+    def test_a_long_text_has_the_sentences_of_its_parts(self) -> None:
+        text = "Er kam am 3. Oktober. „Wann? Heute?“ Dann ging er, z. B. heim. "
+        assert list(split_sentences(text * 1000, "de")) == list(split_sentences(text, "de")) * 1000
+        assert len(sentence_offsets(text * 1000, "de")) == 1000 * len(sentence_offsets(text, "de"))
+
+    @pytest.mark.parametrize("text", ["«", "`", "![", "a «", "<![CDATA["])
+    def test_quotes_without_end_take_no_time(self, text: str) -> None:
+        start = time.process_time()
+        assert "".join(split_sentences(text * 200_000, "en")).replace(" ", "") == text.replace(" ", "") * 200_000
+        assert time.process_time() - start < 10  # quadratic time would be minutes
 
     @pytest.mark.parametrize("space", ["\u00a0", "\u202f", "\u3000"])
     def test_other_spaces(self, space: str) -> None:

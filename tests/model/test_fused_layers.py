@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -133,7 +134,23 @@ def test_dropout_keeps_its_share_and_is_seeded(rate: float) -> None:
         assert abs(float(dropped.mean()) - rate) < 5 * deviation / math.sqrt(dropped.numel())
         for side in (0, 1):  # no column and no row is favoured
             assert float((dropped.mean(side) - rate).abs().max()) < 7 * deviation / math.sqrt(dropped.shape[side])
+        for one, other in combinations(dropped.split(128, 1), 2):  # quarters of the columns are drawn apart
+            assert abs(float((one == other).float().mean()) - rate**2 - (1 - rate) ** 2) < 0.04
         torch.testing.assert_close(drawn[drawn != 0], (output / (1 - rate))[drawn != 0])
+
+
+@needs_kernels
+def test_rows_that_hardly_vary() -> None:
+    norm = nn.LayerNorm(64, device=DEVICE)
+    nn.init.normal_(norm.bias)
+    x, output = torch.full((2, 3, 64), 2.0, device=DEVICE).bfloat16()
+    output[1, ::2] += 2**-6
+    expected = F.layer_norm((x + output).float(), (64,), norm.weight, norm.bias)
+    for found in (
+        fused_layers.add_norm(x, output, norm, with_sum=True)[1],
+        fused_layers.add_dropout_norm(x, output, None, 0.0, norm)[1],
+    ):
+        torch.testing.assert_close(found.float(), expected, **CLOSE)
 
 
 @needs_kernels

@@ -77,8 +77,9 @@ def test_packed_windows_in_training(features: dict[str, Any], monkeypatch: pytes
     settings = WindowSettings(before=2, max_tokens=130)
     windows = cut_windows(split, settings)
     batch = gather_packed(windows, np.array([2, 3]), packed_shape(windows, 200, 130)).source.to(DEVICE)
-    model = tiny(7, windows=settings, **features).float().to(DEVICE).train()
-    positions = positions_of(batch, torch.full_like(batch.current, 7))
+    shift = 7 if features else 0
+    model = tiny(shift, windows=settings, **features).float().to(DEVICE).train()
+    positions = positions_of(batch, torch.full_like(batch.current, shift))
     used = []
     kernel = transformer.embed
     monkeypatch.setattr(transformer, "embed", lambda *inputs: used.append(1) or kernel(*inputs))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -15,9 +16,9 @@ from focat.corpus.vocabulary import END, PAD, SEPARATOR
 from focat.windows.batch import BLOCK, PackedBatch, PackedSequences
 from focat.windows.corpus_windows import cut_windows, gather_batch
 from focat.windows.loader import Loader, Position
-from focat.windows.packing import cut_blocks, order_packed, packed_shape
+from focat.windows.packing import PackedOrder, cut_blocks, gather_packed, order_packed, packed_shape
 from focat.windows.splitmix64 import splitmix64
-from tests.windows.corpora import full_splits, many, split_of_lengths, window_settings
+from tests.windows.corpora import build_split, full_splits, many, split_of_lengths, window_settings
 
 pytestmark = pytest.mark.usefixtures("small_chunks")
 
@@ -66,6 +67,45 @@ def test_an_epoch_has_every_window_once(split: Split, before: int, batch_tokens:
             break
     assert sorted(found) == sorted(expected)  # type: ignore[type-var]
     assert len(shapes) == 1
+
+
+@pytest.mark.parametrize("context", ["random", "fixed"])
+def test_windows_with_the_context_of_others(context: Literal["random", "fixed"]) -> None:
+    split = split_of_lengths([3, 5, 2], [4], [2, 2, 6, 1])
+    cut = cut_windows(split, WindowSettings(before=2, max_tokens=30, context=context), seed=1)
+    padded = gather_batch(cut, np.arange(len(cut)))
+    packed = gather_packed(cut, np.arange(len(cut)), packed_shape(cut, 200, 30))
+    for one, other in ((padded.source, packed.source), (padded.target, packed.target)):
+        real = one.segments >= 0
+        rows = [one.tokens[i][real[i]].tolist() for i in range(len(cut))]
+        segments = [one.segments[i][real[i]].tolist() for i in range(len(cut))]
+        assert windows_of(other) == list(zip(rows, segments, one.current.tolist(), strict=True))
+
+
+def test_a_batch_holds_the_longest_window_on_either_side() -> None:
+    """However few tokens are asked for, and however short the windows of that side are otherwise."""
+    long = split_of_lengths([199])
+    assert packed_shape(cut_windows(long, WindowSettings(before=0, max_tokens=200)), 10, 200).source >= 200
+    words = list(range(6, 205))
+    split = build_split([[([7], words)] * 10, [(words, [7])]])
+    shape = packed_shape(cut_windows(split, WindowSettings(before=0, max_tokens=200)), 400, 200)
+    assert shape.target >= 400
+    assert shape.source >= 200
+
+
+def test_all_epochs_have_the_shape_of_the_first() -> None:
+    """Also where training is resumed in a later one."""
+    settings = WindowSettings(before=9, max_tokens=200, sampling="random")
+    split = split_of_lengths([5] * 90, [4] * 30)
+    shapes = []
+    for first in (0, 1, 2):
+        loader = Loader(split, settings, 3000, seed=1, packed=True)
+        orders = [loader.epoch(epoch)[1] for epoch in (first, 3)]
+        assert all(isinstance(order, PackedOrder) for order in orders)
+        shapes += [order.shape for order in orders if isinstance(order, PackedOrder)]
+    assert len(set(shapes)) == 1
+    others = {packed_shape(cut_windows(split, settings, 1, epoch), 3000, 200) for epoch in range(4)}
+    assert len(others) > 1  # of its own, an epoch would have another
 
 
 @given(full_splits, window_settings(), st.integers(1, 200), st.integers(0, 3), st.integers(0, 3))

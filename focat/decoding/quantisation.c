@@ -2,6 +2,7 @@
 
    One pass over the memory each, where PyTorch needs one for every operation. Compilers vectorise these loops. */
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -10,7 +11,7 @@ enum { ZERO = 128 }; /* the byte that stands for 0 */
 /* Bytes 1 to 255 for the numbers of each row, and the scale that makes numbers of them again; x: (rows, width). */
 void focat_quantise_rows(const float *x, int64_t rows, int64_t width, uint8_t *bytes, float *scales) {
     for (int64_t r = 0; r < rows; r++, x += width, bytes += width) {
-        uint32_t largest = 0; /* bits of a positive float: they have the order of the numbers, and NaN is the largest */
+        uint32_t largest = 0; /* bits of a positive float: they have the order of the numbers; NaN is above all */
         for (int64_t i = 0; i < width; i++) {
             uint32_t bits;
             memcpy(&bits, x + i, sizeof bits);
@@ -19,6 +20,11 @@ void focat_quantise_rows(const float *x, int64_t rows, int64_t width, uint8_t *b
         }
         float most;
         memcpy(&most, &largest, sizeof most);
+        if (!isfinite(most)) { /* no integer stands for NaN or infinity: the scale alone says it */
+            memset(bytes, ZERO, width);
+            scales[r] = NAN;
+            continue;
+        }
         most = most < 1e-12f ? 1e-12f : most;
         scales[r] = most / 127;
         float factor = 127 / most;

@@ -53,7 +53,7 @@ def analyse_command(
     from focat.analysis.analyse import AnalysisConfig, analyse
     from focat.analysis.corpora import CorpusSelection
     from focat.evaluation.suites import TextNormalization, context_files, read_suites
-    from focat.files import check_output_file, write_atomic
+    from focat.files import write_atomic
     from focat.reporting.terminal.analysis import show_analysis
 
     runs, overrides = opt.split_overrides(arguments)
@@ -69,7 +69,7 @@ def analyse_command(
         trials,
         seed,
     )
-    check_output_file(items, overwrite)
+    opt.check_second_file(items, json_file, overwrite)
     found = analyse([Path(run) for run in runs], selection, config, opt.progress_shown(quiet), device, overrides)
     show_analysis(found.results, by, Console(highlight=False))
     if items is not None:

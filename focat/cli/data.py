@@ -67,10 +67,9 @@ def inspect_command(
     from focat.analysis.inspection import inspect_split
     from focat.config.schema import WindowSettings
     from focat.corpus.store import Store
-    from focat.files import check_output_file
     from focat.reporting.terminal.inspection import draw_windows, show_inspection
 
-    check_output_file(svg, overwrite)
+    opt.check_second_file(svg, json_file, overwrite)
     found = inspect_split(Store(store), split, WindowSettings(before=before, after=after), windows)
     show_inspection(found)
     if svg is not None:

@@ -75,7 +75,7 @@ def contrast_command(
         run_contrast,
     )
     from focat.evaluation.suites import TextNormalization
-    from focat.files import check_output_file, write_atomic
+    from focat.files import write_atomic
     from focat.reporting.terminal.contrast import show_contrast
     from focat.run import Run, load_system
 
@@ -83,7 +83,7 @@ def contrast_command(
     config = ContrastConfig(
         rule, target_context, window, missing_target, pad_context, normalization, precision, translate, control
     )
-    check_output_file(instances, overwrite)
+    opt.check_second_file(instances, json_file, overwrite)
     suites = read_contrast_suites(suite, Run.open(run), window, context_source, context_target, context_folder)
     system = load_system(run, device, overrides or ())
     scored, setup = run_contrast(system, suites, config, opt.progress_shown(quiet))
@@ -116,9 +116,9 @@ def score_command(
     """Score translations, each sentence after its context: log-probabilities of sentences and of their tokens."""
     from focat.api import load
     from focat.evaluation.document_scores import read_pairs, score_lines, score_results
-    from focat.files import check_output_file, write_atomic
+    from focat.files import write_atomic
 
-    check_output_file(output, overwrite)
+    opt.check_second_file(output, json_file, overwrite)
     pairs = read_pairs(source, target)
     progress = opt.progress_shown(quiet)
     model = load([run, *(ensemble or [])], device)

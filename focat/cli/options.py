@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from focat.choices import Precision, ScoringRule, TargetContext
-from focat.errors import ParameterError
+from focat.errors import FocatError, ParameterError
 from focat.files import check_output_file
 
 if TYPE_CHECKING:
@@ -90,6 +90,13 @@ def progress_shown(quiet: bool) -> Progress:
     from focat.progress import NULL_PROGRESS, Progress
 
     return NULL_PROGRESS if quiet else Progress()
+
+
+def check_second_file(path: Path | None, json_file: Path | None, overwrite: bool) -> None:
+    """Refuse an output beside that of `--json`: one that exists, or that is the same file."""
+    check_output_file(path, overwrite)
+    if path is not None and json_file is not None and path.resolve() == json_file.resolve():
+        raise FocatError(f"--json {json_file}: is the other output, too; give another file")
 
 
 def write_figures(path: Path | None, content: Any) -> None:

@@ -48,7 +48,6 @@ def evaluate_command(
 
     from focat.evaluation.metrics import check_tokenize, parse_metrics
     from focat.evaluation.quality import MetricConfig, evaluate, evaluation_results, read_texts, write_translations
-    from focat.files import check_output_file
     from focat.reporting.terminal.evaluation import show_evaluation
 
     runs, overrides = opt.split_overrides(arguments or [])
@@ -66,7 +65,7 @@ def evaluate_command(
     )
     check_tokenize(tokenize)
     config.check(source is not None or run is not None)
-    check_output_file(output, overwrite)
+    opt.check_second_file(output, json_file, overwrite)
     progress = opt.progress_shown(quiet)
     if run is not None:
         from focat.corpus.readers import read_documents

@@ -124,6 +124,21 @@ def test_a_picture_that_exists_is_refused(tmp_path):
     assert refused(tmp_path, "inspect", "store", "--svg", "f.svg") == line
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["inspect", "store", "--svg"],
+        ["evaluate", "run", "-o"],
+        ["contrast", "run", "--suite", "suite.json", "--instances"],
+        ["score", "run", "a", "b", "-o"],
+        ["analyse", "run", "--items"],
+    ],
+)
+def test_two_outputs_in_one_file_are_refused(command, tmp_path):
+    assert refused(tmp_path, *command, "f", "--json", "./f") == "--json f: is the other output, too; give another file"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_error_that_quotes_something_long_is_shortened(tmp_path):
     (tmp_path / "numbers.txt").write_text("9" * 100_000 + "\n")
     line = refused(tmp_path, "compare", "numbers.txt", "numbers.txt")

@@ -18,7 +18,14 @@ from focat.corpus.text_files import DEFAULT_LIMIT, LineLimit
 from focat.errors import FocatError
 from focat.files import behind_link, check_parent_folder, check_partial_file, disk_errors, sha256
 from focat.progress import Progress
-from focat.translation.formats import FileSegment, FormatOptions, InputLines, format_of, read_segments
+from focat.translation.formats import (
+    FileSegment,
+    FormatOptions,
+    InputLines,
+    check_effect,
+    format_of,
+    read_segments,
+)
 from focat.translation.formats.encodings import UTF8, TextEncoder, file_encoding
 from focat.translation.formats.lines import STDIN
 from focat.translation.journal import FileId, Journal, JournaledDecoder, open_journal, replaceable_outputs
@@ -80,6 +87,7 @@ class Job:
         if self.output != STDOUT:
             self.check_paths(replaceable_outputs(self.journal), resumed=self.journal.exists())
         self.segments()  # refuses options that do not go together
+        check_effect(self.format_name, self.options)
 
     def check_paths(self, replaceable: Sequence[FileId], resumed: bool) -> None:
         """Refuse an output that cannot be written, or may not; a job that is resumed may replace these files."""

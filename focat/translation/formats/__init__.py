@@ -7,7 +7,7 @@ translated; everything else is copied byte for byte.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from focat.corpus.text_files import DECOMPRESSORS
@@ -22,7 +22,16 @@ from focat.translation.formats.subtitles import ass_segments, srt_segments, vtt_
 from focat.translation.formats.text import running_text_segments, text_segments
 from focat.translation.formats.xliff import xliff_segments
 
-__all__ = ["FORMATS", "FileSegment", "FormatOptions", "InputLines", "SubtitleOptions", "format_of", "read_segments"]
+__all__ = [
+    "FORMATS",
+    "FileSegment",
+    "FormatOptions",
+    "InputLines",
+    "SubtitleOptions",
+    "check_effect",
+    "format_of",
+    "read_segments",
+]
 
 
 @dataclass(frozen=True)
@@ -47,6 +56,9 @@ FORMATS = {
     "markdown": Format((".md", ".markdown"), markdown_segments),
 }
 
+_SUBTITLES = ("srt", "vtt", "ass")
+_WITH_ENTRIES = ("po", "xliff")
+
 
 def format_of(path: Path, languages: tuple[str, ...] = ()) -> str:
     """The format that a file's suffix stands for. A name without one is text, and so is `talk.en` of a language given.
@@ -67,6 +79,22 @@ def format_of(path: Path, languages: tuple[str, ...] = ()) -> str:
         f"{path}: focat does not read {path.suffix} files; it reads {known}. "
         "If each line of it is a sentence, choose the format text"
     )
+
+
+def check_effect(name: str, options: FormatOptions) -> None:
+    """Refuse options that change nothing in a file of this format.
+
+    Raises:
+        ParameterError: there is one.
+    """
+    default, given = asdict(SubtitleOptions()), asdict(options.subtitles)
+    changed: dict[str, tuple[object, tuple[str, ...]]]
+    changed = {option: (value, _SUBTITLES) for option, value in given.items() if value != default[option]}
+    if options.all_entries:
+        changed["all_entries"] = (True, _WITH_ENTRIES)
+    for option, (value, formats) in changed.items():
+        if name not in formats:
+            raise ParameterError(option, value, f"has no effect on {name}, only on {', '.join(formats)}; leave it out")
 
 
 def read_segments(lines: InputLines, name: str, options: FormatOptions) -> Iterator[FileSegment]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -93,7 +94,7 @@ def translate_command(
 
     files, overrides = opt.split_overrides(arguments or [])
     for path in (*map(Path, files), output):
-        if json_file is not None and json_file.resolve() == path.resolve():
+        if json_file is not None and os.path.realpath(json_file) == os.path.realpath(path):
             which = "output" if path == output else "input"
             raise FocatError(f"--json {json_file}: is the {which}; give another file")
     part = opt.shard("shard", shard)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -146,7 +147,7 @@ def settings_schema() -> Tree:
 
 def _read_with_bases(path: Path, above: tuple[Path, ...], read: dict[Path, Tree]) -> Tree:
     """Read a file, merged over its bases; `read` holds what was read before, so that each file is read once."""
-    own = path.resolve()
+    own = Path(os.path.realpath(path))  # unlike resolve, no error where a link leads back to itself
     if own in above:
         raise FocatError(f"{path}: its base files lead back to itself; take one `base:` out")
     if len(above) == MAX_DEPTH:

@@ -196,6 +196,12 @@ def test_an_override_without_key_and_value_is_an_error(write: Write, override: s
 # ------------------------------------------------------------------------------------------- files that are no settings
 
 
+def test_a_link_to_itself_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "loop.yaml"
+    path.symlink_to(path)
+    assert complaint(path).startswith(f"{path}: cannot be read: ")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

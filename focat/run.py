@@ -173,18 +173,25 @@ class Run:
             raise FocatError(f"{path}: names no checkpoint; {_BEST}")
         return int(name)
 
+    def log_content(self) -> bytes:
+        """Read log.jsonl; nothing if there is none yet.
+
+        Raises:
+            FocatError: it cannot be read.
+        """
+        try:
+            return self.log.read_bytes() if self.log.exists() else b""
+        except OSError as error:
+            raise FocatError(f"{self.log}: cannot be read ({error.strerror}); {_RESTORE}") from None
+
     def log_records(self) -> list[dict[str, Any]]:
         """Return the records of log.jsonl, without a last line that is still being written or was cut off.
 
         Raises:
             FocatError: it cannot be read, or another line is no record.
         """
-        try:
-            lines = self.log.read_bytes().split(b"\n")[:-1] if self.log.exists() else []
-        except OSError as error:
-            raise FocatError(f"{self.log}: cannot be read ({error.strerror}); {_RESTORE}") from None
         records = []
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(self.log_content().split(b"\n")[:-1], 1):
             record = log_record(line)
             if record is None:
                 raise FocatError(f"{self.log}, line {number}: is no record of training; restore it, or delete the line")

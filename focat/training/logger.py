@@ -21,7 +21,7 @@ class TrainLogger:
 
     def __init__(self, run: Run, progress: Progress, update: int) -> None:
         self._progress = progress
-        lines = run.log.read_bytes().splitlines(keepends=True) if run.log.exists() else []
+        lines = run.log_content().splitlines(keepends=True)
         kept = [line for line in lines if (record := log_record(line)) is not None and record["update"] <= update]
         write_atomic(run.log, b"".join(kept))
         self._log = run.log.open("a", encoding="utf-8")

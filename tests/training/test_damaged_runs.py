@@ -123,7 +123,7 @@ def test_a_folder_where_a_file_belongs_is_one_line(undamaged: Path, tmp_path: Pa
     shutil.copytree(undamaged, folder)
     (folder / "run" / file).unlink()
     (folder / "run" / file).mkdir()
-    for command in ("report",) if file == "log.jsonl" else ("translate", "report"):
+    for command in ("report", "train") if file == "log.jsonl" else ("translate", "report"):
         assert "run/" in refused(folder, *COMMANDS[command]), command
 
 

@@ -5,6 +5,7 @@ The vocabulary is a pretended one, a character a token, so that every id can be 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,9 +16,12 @@ import pytest
 from numpy.typing import NDArray
 
 from focat.corpus.document import Document
+from focat.corpus.prepare import prepare
 from focat.corpus.store import STORE_VERSION, SplitWriter, Store, counts_line, open_split, open_split_writer
 from focat.corpus.tokenizer import Tokenizer
 from focat.errors import FocatError
+from focat.progress import NULL_PROGRESS
+from tests.corpus.test_prepare import files_in, settings
 
 DOCUMENTS = [
     Document("one", ["\x14\x15", "\x16"], ["\x0a", "\x0b\x0c\x0d"]),
@@ -170,6 +174,29 @@ def test_a_manifest_that_lacks_something_is_refused(tmp_path: Path, field: str) 
         (tmp_path / "manifest.json").write_text(json.dumps(damaged))
         with pytest.raises(FocatError, match=f"manifest.json: says nothing of {field}, or is damaged"):
             Store(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({"key": "0" * 64}, "train is not the one that manifest.json names"),
+        ({"sha256": {"../kept": hashlib.sha256(b"kept").hexdigest()}}, "train/kept cannot be read"),
+    ],
+)
+def test_a_part_of_something_else_is_made_again(tmp_path: Path, change: dict[str, Any], found: str) -> None:
+    data = settings(tmp_path)
+    prepare(data, NULL_PROGRESS)
+    before = files_in(data.store)
+    (data.store / "kept").write_text("kept")
+    path = data.store / "train" / "stage.json"
+    described = json.loads(path.read_text())
+    described["sha256"] |= change.pop("sha256", {})
+    path.write_text(json.dumps(described | change))
+    with pytest.raises(FocatError, match=f"{found}.*; run `focat prepare` again"):
+        Store(data.store).verify()
+    prepare(data, NULL_PROGRESS)
+    (data.store / "kept").unlink()
+    assert files_in(data.store) == before
 
 
 def test_a_split_that_is_not_there_is_refused(tmp_path: Path) -> None:

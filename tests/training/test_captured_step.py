@@ -30,7 +30,7 @@ def trainer(workspace: Workspace, *overrides: str) -> Trainer:
 
 
 def trained(workspace: Workspace, captured: bool, *overrides: str) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-    """Weights and sums of losses after four updates."""
+    """Weights, the last gradients and sums of losses after four updates."""
     new = trainer(workspace, *overrides)
     assert new._captured is not None
     if not captured:
@@ -40,7 +40,11 @@ def trained(workspace: Workspace, captured: bool, *overrides: str) -> tuple[dict
         new.state.update += 1
     if captured and DEVICE == "cuda":
         assert new._captured._graph is not None  # type: ignore[union-attr]
-    return new.master_weights.to_cpu(), new._losses.sums.cpu()
+    tensors = new.master_weights.to_cpu()
+    tensors |= {
+        f"gradient of {name}": each.grad.cpu() for name, each in new.parameters.items() if each.grad is not None
+    }
+    return tensors, new._losses.sums.cpu()
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -50,9 +54,11 @@ def test_updates_are_the_same(workspace: Workspace, batches: int, precision: str
     expected, expected_losses = trained(workspace, False, *overrides)
     found, losses = trained(workspace, True, *overrides)
     torch.testing.assert_close(losses, expected_losses, rtol=1e-3, atol=1e-3)
-    close = 2e-2 if DEVICE == "cuda" or precision == "bfloat16" else 1e-5
-    for name, weight in expected.items():
-        torch.testing.assert_close(found[name], weight, rtol=close, atol=close)
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        close = 2e-2 if DEVICE == "cuda" or precision == "bfloat16" else 1e-5
+        largest = float(tensor.abs().max())
+        torch.testing.assert_close(found[name], tensor, rtol=close, atol=close * max(largest, 1e-4), msg=name)
 
 
 def test_dropout_is_seeded_by_the_batch(workspace: Workspace) -> None:

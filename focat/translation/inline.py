@@ -5,7 +5,8 @@
     text.render(translation)  # Das <b>rote</b> Auto.
 
 Tags stay well nested, and none is lost, whatever the translation. If it is the sentence itself, the text comes back
-exactly.
+exactly. Tags inside a hundred others are not lost, either, but go where their own words go, each by itself; and where
+a sentence has more than five hundred, all stay as many characters from its start as they were.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from focat.translation.tag_placement import Element, Placement, place_elements
 
 _SPACE = re.compile("[\x00-\x20\x7f-\x9f\u2028\u2029]")
 _SPACES = re.compile(f"{_SPACE.pattern}+")  # what a model sees as one space
+_MOST_OPEN = 100  # tags inside each other that are put around words; browsers stop at 512
+_MOST_TAGS = 500  # that are put around words: to find the words takes time that grows with tags times words
 _TEXT = re.compile("[^\x00-\x20\x7f-\x9f\u2028\u2029\\s]")
 
 
@@ -71,7 +74,7 @@ class InlineText:
         """What is translated; aligned if there are tags inside it."""
         layout = self._layout
         inside = (_is_inside(node, layout) for node in _flat(layout.nodes))
-        return InputSentence(layout.text, align=any(inside))
+        return InputSentence(layout.text, align=layout.goes_by_words and any(inside))
 
     def sentences(self, language: str) -> list[InlineText]:
         """Split the text; what stands between two sentences is part of either."""
@@ -108,8 +111,8 @@ class InlineText:
         layout, text = self._layout, translation.text
         if not layout.text:
             return "".join(escape(part) if isinstance(part, str) else part.text for part in self.parts)
-        words = _NO_WORDS  # without tags, no matter
-        if layout.nodes:
+        words = _NO_WORDS
+        if layout.goes_by_words:
             alignment = translation.alignment or positional_alignment(layout.text, text)
             words = _split_words(alignment, layout, text)
         elements = [_element(node, words) for node in layout.nodes]
@@ -135,6 +138,11 @@ class _Layout:
     nodes: Sequence[_Node]
 
     @property
+    def goes_by_words(self) -> bool:
+        """Whether there are tags, and few enough to put them around words."""
+        return 0 < sum(1 for _ in _flat(self.nodes)) <= _MOST_TAGS
+
+    @cached_property
     def offsets(self) -> set[int]:
         """Where tags are."""
         return {offset for node in _flat(self.nodes) for offset in (node.start, node.end) if offset >= 0}
@@ -186,7 +194,12 @@ def _pair(tags: Sequence[tuple[int, Tag]]) -> list[_Node]:
     """The tree of tags. One whose other end is not here divides the text, or stands for itself if others are open."""
     root = _Node(Tag("", "open"), 0)
     stack = [root]
+    deeper = 0  # open tags that are in no pair, as too many are open
     for offset, tag in tags:
+        if (deeper and tag.kind == "close") or (len(stack) > _MOST_OPEN and tag.kind == "open"):
+            stack[-1].children.append(_Node(tag, offset))
+            deeper += 1 if tag.kind == "open" else -1
+            continue
         if tag.kind == "close" and any(node.tag.name == tag.name for node in stack[1:]):
             while stack[-1].tag.name != tag.name:
                 _dissolve(stack)

@@ -75,9 +75,9 @@ def _place(elements: Sequence[Element], weights: Weights, words: range, parent: 
             taken.append(chosen)
             inner = _place(element.children, weights, chosen, element)
             found[i] = Placement(chosen.start, chosen.stop, inner)
+    between = [gap for gap in range(words.start, words.stop + 1) if not any(_inside(gap, r) for r in taken)]
     for i, element in enumerate(elements):
         if i not in found:
-            between = [gap for gap in range(words.start, words.stop + 1) if not any(_inside(gap, r) for r in taken)]
             gap = _best_cut(weights, element.start, between)
             found[i] = Placement(gap, gap, _place(element.children, weights, range(gap, gap), element))
     return [found[i] for i in range(len(elements))]

@@ -222,6 +222,33 @@ def _slow_best(weights: np.ndarray, start: int, end: int) -> tuple[float, list[t
     return best, [words for words, gain in found.items() if abs(gain - best) < 1e-9]
 
 
+@pytest.mark.parametrize("closed", [0, 100, 3000])
+def test_thousands_of_tags_inside_each_other(closed: int) -> None:
+    """More than Python can go down into."""
+    text = inline("one " + 3000 * "<i>" + "two" + closed * "</i>" + " three")
+    sentence = text.sentence.text
+    assert text.render(Translation(sentence, sentence)) == "".join(
+        part if isinstance(part, str) else part.text for part in text.parts
+    )
+    moved = text.render(linked(sentence, "drei zwei eins", "0-2 1-1 2-0"))
+    assert re.sub("</?i>", "", moved) == "drei zwei eins"
+    assert (moved.count("<i>"), moved.count("</i>")) == (3000, closed)
+
+
+@pytest.mark.parametrize(
+    "text", ["<i>one " * 5000 + "</i>" * 5000, "<i>a</i> " * 5000, "one</i> " * 5000, "one <b/>" * 5000]
+)
+def test_thousands_of_tags_take_no_longer_than_their_words(text: str) -> None:
+    """Word by word, some of these took minutes."""
+    parts = inline(text)
+    sentence = parts.sentence
+    assert not sentence.align
+    assert parts.render(Translation(sentence.text, sentence.text)) == text
+    other = parts.render(Translation(sentence.text, "eins zwei"))
+    assert _TAG.sub("", other).strip() == "eins zwei"
+    assert len(_TAG.findall(other)) == len(_TAG.findall(text))
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_one_tag_gets_the_best_range(data: st.DataObject) -> None:

@@ -49,7 +49,7 @@ kernels: $(VENV)/.installed-kernels
 	TRITON_INTERPRET=1 $(RUN)/pytest tests/model/test_packed_attention.py tests/model/test_fused_layers.py \
 	    tests/model/test_fused_embeddings.py tests/model/test_tree_attention.py \
 	    tests/model/test_next_tokens.py tests/decoding/test_top_tokens.py tests/decoding/test_fused_beam.py \
-	    tests/training/test_loss_kernel.py
+	    tests/training/test_loss_kernel.py tests/training/test_fused_muon.py
 	$(RUN)/pytest tests/training/test_compiled_kernels.py
 
 bench: $(VENV)/.installed-bench

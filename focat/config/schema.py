@@ -229,7 +229,7 @@ class TrainingSettings(SettingsSection):
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """`auto` is bfloat16 on GPUs that have it, float32 elsewhere."""
     compile: Literal["auto", "always", "never"] = "auto"
-    """Compile the layers where windows are padded, and what Muon computes; `auto` does on GPUs."""
+    """Compile the layers where windows are padded; `auto` does on GPUs."""
     packing: Literal["auto", "always", "never"] = "auto"
     """Put the windows of a batch one behind the other instead of padding them to one length, and draw them in random
     order instead of by length; `auto` does on GPUs. Decided when training starts."""

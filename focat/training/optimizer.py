@@ -8,7 +8,7 @@ Adam.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,9 +18,11 @@ from focat.config.schema import TrainingSettings
 from focat.model import Transformer
 from focat.model.attention import CrossAttention, SelfAttention
 from focat.model.layers import FeedForward
+from focat.training import fused_muon
 from focat.training.adam import Adam, State
 
 _MOMENTUM = 0.95
+_LEAST_NORM = 1e-7  # so that zero stays zero
 _UPDATE_RMS = 0.2  # root mean square of an update of Adam's, in learning rates
 _POLYNOMIAL = 3.4445, -4.7750, 2.0315  # Jordan's: brings every singular value near 1 in few steps
 _ITERATIONS = 5
@@ -30,7 +32,6 @@ def build_optimizer(
     training: TrainingSettings,
     model: Transformer,
     parameters: Mapping[str, nn.Parameter],
-    compiled: bool = False,
 ) -> Adam | Muon:
     """Build the optimizer of `training.optimizer`.
 
@@ -38,7 +39,6 @@ def build_optimizer(
         training: the settings.
         model: its linear layers are the matrices that Muon updates.
         parameters: what is updated, by the names of the model's parameters.
-        compiled: whether to compile what Muon computes for each entry.
     """
     adam = training.betas, training.epsilon, training.weight_decay
     if training.optimizer == "adam":
@@ -48,7 +48,6 @@ def build_optimizer(
         {parameter: blocks[name] for name, parameter in parameters.items() if name in blocks},
         Adam([parameter for name, parameter in parameters.items() if name not in blocks], *adam),
         training.weight_decay,
-        compiled,
     )
 
 
@@ -79,16 +78,9 @@ class Muon:
         blocks: parameters to update by Muon, and how many matrices are stacked in each.
         others: Adam for all others.
         weight_decay: of the matrices.
-        compiled: whether to compile what is computed for each entry.
     """
 
-    def __init__(
-        self,
-        blocks: Mapping[nn.Parameter, int],
-        others: Adam,
-        weight_decay: float = 0.0,
-        compiled: bool = False,
-    ) -> None:
+    def __init__(self, blocks: Mapping[nn.Parameter, int], others: Adam, weight_decay: float = 0.0) -> None:
         self.others, self.weight_decay = others, weight_decay
         self.param_groups: list[dict[str, Any]] = [{"params": list(blocks), "lr": 1e-3}, *others.param_groups]
         self.state: State = others.state | {parameter: {} for parameter in blocks}
@@ -97,8 +89,7 @@ class Muon:
         for parameter, count in blocks.items():
             shape = torch.Size((parameter.shape[0] // count, *parameter.shape[1:]))
             by_shape.setdefault(shape, []).append((parameter, count))
-        momentum = torch.compile(step_momentum, dynamic=True) if compiled else step_momentum
-        self.stacks = [_Stack(shape, parts, momentum) for shape, parts in by_shape.items()]
+        self.stacks = [_Stack(shape, parts) for shape, parts in by_shape.items()]
         for stack in self.stacks:
             for parameter, buffer in zip(stack.parameters, stack.parts(stack.momentum), strict=True):
                 self.state[parameter]["momentum"] = buffer.view_as(parameter)
@@ -121,10 +112,7 @@ class Muon:
 class _Stack:
     """All matrices of one shape, from parameters that hold one or several of them."""
 
-    def __init__(
-        self, shape: torch.Size, parts: Sequence[tuple[nn.Parameter, int]], momentum: Callable[..., Tensor]
-    ) -> None:
-        self.step_momentum = momentum
+    def __init__(self, shape: torch.Size, parts: Sequence[tuple[nn.Parameter, int]]) -> None:
         self.shape, self.parameters = shape, [parameter for parameter, _ in parts]
         self.counts = [count for _, count in parts]
         self.momentum = self.parameters[0].new_zeros(sum(self.counts), *shape)
@@ -136,7 +124,7 @@ class _Stack:
     def update(self, rate: float, finite: Tensor) -> None:
         """Add the gradients to the momenta, and subtract these, made orthogonal, from the parameters."""
         gradient = torch.cat([_gradient(parameter).reshape(-1, *self.shape) for parameter in self.parameters])
-        step = orthogonal(self.step_momentum(gradient, self.momentum, finite))
+        step = orthogonal(step_momentum(gradient, self.momentum, finite))
         scale = rate * _UPDATE_RMS * max(self.shape) ** 0.5  # entries of an orthogonal matrix have RMS 1/√max(shape)
         weights = [parameter.view(-1, *self.shape) for parameter in self.parameters]
         exact = step.to(self.momentum.dtype, memory_format=torch.contiguous_format)
@@ -144,7 +132,13 @@ class _Stack:
 
 
 def step_momentum(gradient: Tensor, momentum: Tensor, finite: Tensor) -> Tensor:
-    """Add the gradient to the momentum, unless it is not finite; return Nesterov's step, scaled for `orthogonal`."""
+    """Add the gradient to the momentum, unless it is not finite; return Nesterov's step, scaled for `orthogonal`.
+
+    The gradient may be overwritten.
+    """
+    if fused_muon.has_fused_momentum(momentum):
+        precision = _precision(momentum)
+        return fused_muon.step_momentum(gradient, momentum, finite, _MOMENTUM, _LEAST_NORM, precision)
     gradient = torch.where(finite > 0, gradient, 0)
     momentum.mul_(1 - (1 - _MOMENTUM) * finite).add_(gradient)
     return _scaled(gradient.add_(momentum, alpha=_MOMENTUM).mul_(finite))
@@ -162,9 +156,13 @@ def orthogonalize(matrix: Tensor) -> Tensor:
 
 def _scaled(matrix: Tensor) -> Tensor:
     """Matrices none of whose singular values is above 1, in the precision of the iteration."""
-    scaled = matrix / (matrix.norm(dim=(-2, -1), keepdim=True) + 1e-7)
-    half: Tensor = scaled.to(torch.bfloat16 if scaled.is_cuda else scaled.dtype)
-    return half
+    scaled: Tensor = matrix / (matrix.norm(dim=(-2, -1), keepdim=True) + _LEAST_NORM)
+    return scaled.to(_precision(scaled))
+
+
+def _precision(matrix: Tensor) -> torch.dtype:
+    """That of the iteration, which forgives rounding."""
+    return torch.bfloat16 if matrix.is_cuda else matrix.dtype
 
 
 def orthogonal(x: Tensor) -> Tensor:

@@ -126,7 +126,7 @@ class Trainer:
         self.parameters = self.master_weights.parameters
         compiled = uses_compile(training, self.device)
         trained = {name: parameter for name, parameter in self.parameters.items() if parameter.requires_grad}
-        self.optimizer = build_optimizer(training, self.model, trained, compiled)
+        self.optimizer = build_optimizer(training, self.model, trained)
         self.ema = {name: p.detach().clone() for name, p in self.parameters.items()} if training.ema else {}
         self._losses = LossSums.zero(self.device)  # since the last line of the log
         if found:

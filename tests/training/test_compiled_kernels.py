@@ -19,6 +19,7 @@ from focat.model import fused_layers
 from focat.model.next_tokens import read_next
 from focat.model.packed_attention import packed_attention
 from focat.model.tree_attention import TreeMask, append_nodes, tree_attention
+from focat.training.optimizer import step_momentum
 from focat.training.step import fastest_kernel
 from tests.decoding.test_fused_beam import random_cache, random_search, random_top
 from tests.model.examples import side, tiny, window
@@ -123,6 +124,12 @@ def test_loss(vocabulary: int, precision: torch.dtype, launched: list[str]) -> N
     logits, labels = torch.randn(3, vocabulary, dtype=precision), torch.tensor([7, 8, 9])
     fastest_kernel(logits.device, compiled=False)(logits, labels, torch.ones(3), 0.1)
     assert launched == ["_one_row"]
+
+
+@pytest.mark.parametrize("shape", [(72, 512, 512), (2, 3, 5)])
+def test_momentum(shape: tuple[int, ...], launched: list[str]) -> None:
+    step_momentum(torch.zeros(shape), torch.zeros(shape), torch.ones(()))
+    assert launched == ["step_momentum", "scale"]
 
 
 @pytest.mark.parametrize("with_bias", [True, False])

@@ -8,11 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from focat.config.schema import ModelSettings, ObjectiveSettings, TrainingSettings
+from focat.errors import FocatError
 from focat.hardware import runs_kernels
 from focat.model.packed_attention import has_packed_kernels
 from focat.model.transformer import Transformer
 from focat.training.objective import Kernel, chunked_loss, losses_and_gradient, token_weights
 from focat.windows.batch import Sequences
+
+_ROUNDED = 4096  # tokens that a batch of packed windows may have beyond its size, at most
 
 _COMPILER: dict[str, Any] = {
     "size_asserts": False,  # launching kernels is what a fast GPU waits for: no checks in between
@@ -80,7 +83,25 @@ def uses_bfloat16(training: TrainingSettings, device: torch.device) -> bool:
 
 
 def uses_packing(training: TrainingSettings, model: ModelSettings, device: torch.device) -> bool:
-    """Whether to train on packed windows, by `training.packing`; `auto` does where there are kernels for it."""
-    if training.packing != "auto":
+    """Whether to train on packed windows, by `training.packing`; `auto` does where there are kernels for it.
+
+    Raises:
+        FocatError: windows must be packed, and batches are larger than the kernels can count.
+    """
+    if training.packing == "never" or not runs_kernels(device):
         return training.packing == "always"
-    return runs_kernels(device) and uses_bfloat16(training, device) and has_packed_kernels(model)
+    most = _most_batch_tokens(model)
+    if training.packing == "always":
+        if training.batch_tokens > most:
+            raise FocatError(
+                f"training.batch_tokens = {training.batch_tokens}: batches of packed windows have at most {most:,} "
+                "tokens in a model of this width; lower it, or set training.packing: never"
+            )
+        return True
+    return uses_bfloat16(training, device) and has_packed_kernels(model) and training.batch_tokens <= most
+
+
+def _most_batch_tokens(model: ModelSettings) -> int:
+    """The largest batch of which the kernels can count all entries of the widest tensor, in 32 bits."""
+    feedforward = model.d_ff * (2 if model.activation == "swiglu" else 1)
+    return (1 << 31) // max(3 * model.d_model, feedforward) - _ROUNDED

@@ -10,10 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from focat.config.schema import WindowSettings
+from focat.config.schema import ModelSettings, TrainingSettings, WindowSettings
+from focat.errors import FocatError
 from focat.model import packed_attention
 from focat.model.packed_attention import PackedMask, block_table, visible_keys
 from focat.training.objective import token_weights
+from focat.training.step import uses_packing
 from focat.windows.batch import PackedBatch
 from focat.windows.corpus_windows import cut_windows, gather_batch
 from focat.windows.packing import cut_blocks, gather_packed, packed_shape
@@ -177,6 +179,18 @@ def test_plain_torch_computes_heads_that_the_kernels_cannot(
     found = packed_attention.packed_attention(qkv, mask)
     torch.testing.assert_close(found, attend_slowly(*qkv.unbind(1), mask), atol=2e-2, rtol=2e-2)
     found.sum().backward()
+
+
+@needs_kernels
+@pytest.mark.parametrize(("d_model", "d_ff", "widest"), [(64, 256, 256), (128, 256, 384)])
+def test_batches_have_no_more_entries_than_kernels_can_count(d_model: int, d_ff: int, widest: int) -> None:
+    model, most = ModelSettings(d_model=d_model, d_ff=d_ff, heads=4), 2**31 // widest - 4096
+    for tokens, packed in ((most, True), (most + 1, False)):
+        training = TrainingSettings(batch_tokens=tokens, precision="bfloat16")
+        assert uses_packing(training, model, torch.device(DEVICE)) == packed
+    assert uses_packing(TrainingSettings(batch_tokens=most, packing="always"), model, torch.device(DEVICE))
+    with pytest.raises(FocatError, match=f"{most + 1}: batches of packed windows have at most {most:,} tokens"):
+        uses_packing(TrainingSettings(batch_tokens=most + 1, packing="always"), model, torch.device(DEVICE))
 
 
 def test_a_batch_can_be_moved() -> None:

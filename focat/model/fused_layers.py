@@ -1,9 +1,9 @@
 """What surrounds the matrix products of a layer, in few passes over memory, for GPUs.
 
-`add_dropout_norm`: bias, dropout, the residual sum and layer normalisation. `linear_relu`: the first half of a
-feed-forward block. `embed`: embeddings of tokens and positions, and dropout. Backward passes also add up the gradients
-of weights and biases while a row is at hand. `add_norm` is for translation, without a gradient. `Residual`,
-`FeedForward` and `sum_embeddings` have the same in plain torch, for all other devices.
+`add_dropout_norm`: bias, dropout, the residual sum and layer normalisation; `branch_norm`: normalisation alone.
+`linear_relu`: the first half of a feed-forward block. `embed`: embeddings of tokens and positions, and dropout.
+Backward passes also add up the gradients of weights and biases while a row is at hand. `add_norm` is for translation,
+without a gradient. `Residual`, `FeedForward` and `sum_embeddings` have the same in plain torch, for all other devices.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def add_norm(x: Tensor, output: Tensor, norm: nn.LayerNorm, with_sum: bool) -> t
     layer_kernels.sum_and_norm[(-(-rows // _ROWS),)](
         x, output, None, norm.weight, norm.bias, total, normalised, None, None, None, None, rows, 1.0, 0, norm.eps,
         **_widths(width), ROWS=_ROWS, ROUNDS=_ROUNDS, DROPOUT=False, NORM=True, BIAS=False, TOTAL=with_sum,
-        STATISTICS=False, num_warps=_WARPS,
+        STATISTICS=False, OUTPUT=True, num_warps=_WARPS,
     )  # fmt: skip
     return normalised if total is None else total, normalised
 
@@ -62,6 +62,14 @@ def add_dropout_norm(
     weight, norm_bias, epsilon = (None, None, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)
     found: tuple[Tensor, Tensor] = _AddDropoutNorm.apply(  # type: ignore[no-untyped-call]
         x.contiguous(), output.contiguous(), bias, weight, norm_bias, rate, epsilon, post
+    )
+    return found
+
+
+def branch_norm(x: Tensor, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+    """x, for the next residual connection to add to, and its layer normalisation, for the block to read."""
+    found: tuple[Tensor, Tensor] = _AddDropoutNorm.apply(  # type: ignore[no-untyped-call]
+        x.contiguous(), None, None, norm.weight, norm.bias, 0.0, norm.eps, False
     )
     return found
 
@@ -101,7 +109,7 @@ class _AddDropoutNorm(torch.autograd.Function):
     def forward(
         ctx: Any,
         x: Tensor,
-        output: Tensor,
+        output: Tensor | None,
         bias: Tensor | None,
         weight: Tensor | None,
         norm_bias: Tensor | None,
@@ -113,7 +121,7 @@ class _AddDropoutNorm(torch.autograd.Function):
 
         norm, dropout, width = weight is not None, rate > 0, x.shape[-1]
         rows = x.numel() // width
-        total = torch.empty_like(x)
+        total = x.view_as(x) if output is None else torch.empty_like(x)
         normalised = torch.empty_like(x) if norm else total
         kept = x.new_empty(x.shape if dropout else 0, dtype=torch.bool)
         mean, inverse_deviation = x.new_empty(2, rows if norm else 0, dtype=torch.float32)
@@ -121,10 +129,11 @@ class _AddDropoutNorm(torch.autograd.Function):
             x, output, bias, weight, norm_bias, total, normalised, kept, mean, inverse_deviation, _seed(x, rate), rows,
             *_dropout(rate), epsilon,
             **_widths(width), ROWS=_ROWS, ROUNDS=_ROUNDS, DROPOUT=dropout, NORM=norm, BIAS=bias is not None,
-            TOTAL=True, STATISTICS=True, num_warps=_WARPS,
+            TOTAL=output is not None, STATISTICS=True, OUTPUT=output is not None, num_warps=_WARPS,
         )  # fmt: skip
-        ctx.save_for_backward(total, kept, mean, inverse_deviation, weight)
+        ctx.save_for_backward(x if output is None else total, kept, mean, inverse_deviation, weight)
         ctx.rate, ctx.post, ctx.bias_type = rate, post and norm, None if bias is None else bias.dtype
+        ctx.adds = output is not None
         ctx.set_materialize_grads(False)
         first = normalised if ctx.post else total
         return first, normalised if first is not normalised else first.view_as(first)
@@ -144,7 +153,7 @@ class _AddDropoutNorm(torch.autograd.Function):
         gradients = [None if each is None else each.contiguous() for each in (*of_norm_gradients, *of_total)]
         rows, width = total.numel() // total.shape[-1], total.shape[-1]
         columns = 1 << (width - 1).bit_length()
-        x_gradient, output_gradient = torch.empty_like(total), torch.empty_like(total)
+        x_gradient, output_gradient = torch.empty_like(total), torch.empty_like(total) if ctx.adds else None
         programs = min(_NORM_PROGRAMS, rows)
         sums = total.new_empty(programs if norm or ctx.bias_type else 0, 3, width, dtype=torch.float32)
         layer_kernels.sum_and_norm_backward[(programs,)](
@@ -152,7 +161,8 @@ class _AddDropoutNorm(torch.autograd.Function):
             _dropout(ctx.rate)[0],
             WIDTH=width, COLUMNS=columns, ROWS=1, DROPOUT=ctx.rate > 0, NORM=norm,
             SECOND=of_norm_gradients[1] is not None, TOTAL=of_total[0] is not None,
-            SECOND_TOTAL=of_total[1] is not None, BIAS=ctx.bias_type is not None, num_warps=max(1, columns // 1024),
+            SECOND_TOTAL=of_total[1] is not None, BIAS=ctx.bias_type is not None, OUTPUT=ctx.adds,
+            num_warps=max(1, columns // 1024),
         )  # fmt: skip
         of_norm: tuple[Tensor | None, ...] = (None, None)
         of_bias = None

@@ -24,17 +24,19 @@ def _is_kept(random, threshold):  # type: ignore[no-untyped-def]
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def _add_part(  # type: ignore[no-untyped-def]
     x, output, bias, total, kept, place, column, inside, real, random, threshold, scale,
-    DROPOUT: tl.constexpr, BIAS: tl.constexpr, TOTAL: tl.constexpr,
+    DROPOUT: tl.constexpr, BIAS: tl.constexpr, TOTAL: tl.constexpr, OUTPUT: tl.constexpr,
 ):  # fmt: skip
     """Store one quarter of the columns of the sum, if it is needed; return it as it is stored."""
-    value = tl.load(output + place, mask=inside, other=0.0).to(tl.float32)
-    if BIAS:
-        value += tl.load(bias + column, mask=real, other=0.0).to(tl.float32)[None, :]
-    if DROPOUT:
-        keep = _is_kept(random, threshold)
-        tl.store(kept + place, keep, mask=inside)
-        value = tl.where(keep, value * scale, 0.0)
-    added = tl.load(x + place, mask=inside, other=0.0).to(tl.float32) + value
+    added = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
+    if OUTPUT:
+        value = tl.load(output + place, mask=inside, other=0.0).to(tl.float32)
+        if BIAS:
+            value += tl.load(bias + column, mask=real, other=0.0).to(tl.float32)[None, :]
+        if DROPOUT:
+            keep = _is_kept(random, threshold)
+            tl.store(kept + place, keep, mask=inside)
+            value = tl.where(keep, value * scale, 0.0)
+        added += value
     rounded = added.to(x.dtype.element_ty)
     if TOTAL:
         tl.store(total + place, rounded, mask=inside)
@@ -55,6 +57,7 @@ def sum_and_norm(  # type: ignore[no-untyped-def]
     x, output, output_bias, weight, bias, total, normalised, kept, means, inverse_deviations, seed, rows, scale,
     threshold, epsilon, QUARTER: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr, ROUNDS: tl.constexpr,
     DROPOUT: tl.constexpr, NORM: tl.constexpr, BIAS: tl.constexpr, TOTAL: tl.constexpr, STATISTICS: tl.constexpr,
+    OUTPUT: tl.constexpr,
 ):  # fmt: skip
     row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     real = column < QUARTER
@@ -64,19 +67,20 @@ def sum_and_norm(  # type: ignore[no-untyped-def]
     if DROPOUT:
         first, second, third, fourth = _random(seed, row, column, QUARTER, ROUNDS)
     a = _add_part(
-        x, output, output_bias, total, kept, place, column, inside, real, first, threshold, scale, DROPOUT, BIAS, TOTAL
-    )
+        x, output, output_bias, total, kept, place, column, inside, real, first, threshold, scale, DROPOUT, BIAS, TOTAL,
+        OUTPUT,
+    )  # fmt: skip
     b = _add_part(
         x, output, output_bias, total, kept, place + QUARTER, column + QUARTER, inside, real, second, threshold,
-        scale, DROPOUT, BIAS, TOTAL,
+        scale, DROPOUT, BIAS, TOTAL, OUTPUT,
     )  # fmt: skip
     c = _add_part(
         x, output, output_bias, total, kept, place + 2 * QUARTER, column + 2 * QUARTER, inside, real, third, threshold,
-        scale, DROPOUT, BIAS, TOTAL,
+        scale, DROPOUT, BIAS, TOTAL, OUTPUT,
     )  # fmt: skip
     d = _add_part(
         x, output, output_bias, total, kept, place + 3 * QUARTER, column + 3 * QUARTER, inside, real, fourth,
-        threshold, scale, DROPOUT, BIAS, TOTAL,
+        threshold, scale, DROPOUT, BIAS, TOTAL, OUTPUT,
     )  # fmt: skip
     if NORM:
         sums = tl.sum(tl.where(inside, a + b + c + d, 0.0), 1)
@@ -111,7 +115,7 @@ def sum_and_norm_backward(  # type: ignore[no-untyped-def]
     gradient, second_gradient, total_gradient, second_total_gradient, total, kept, means, inverse_deviations, weight,
     x_gradient, output_gradient, sums, rows, scale, WIDTH: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr,
     DROPOUT: tl.constexpr, NORM: tl.constexpr, SECOND: tl.constexpr, TOTAL: tl.constexpr,
-    SECOND_TOTAL: tl.constexpr, BIAS: tl.constexpr,
+    SECOND_TOTAL: tl.constexpr, BIAS: tl.constexpr, OUTPUT: tl.constexpr,
 ):  # fmt: skip
     """Each program stores its sums of three gradients: of weight and bias of the norm, and of the output's bias."""
     column = tl.arange(0, COLUMNS)
@@ -144,7 +148,8 @@ def sum_and_norm_backward(  # type: ignore[no-untyped-def]
         tl.store(x_gradient + place, change.to(x_gradient.dtype.element_ty), mask=inside)
         if DROPOUT:
             change = tl.where(tl.load(kept + place, mask=inside, other=0), change * scale, 0.0)
-        tl.store(output_gradient + place, change.to(output_gradient.dtype.element_ty), mask=inside)
+        if OUTPUT:
+            tl.store(output_gradient + place, change.to(output_gradient.dtype.element_ty), mask=inside)
         if BIAS:
             of_bias += tl.where(inside, change, 0.0)
     own = sums + tl.program_id(0) * (3 * WIDTH) + column

@@ -18,7 +18,14 @@ from torch.nn import functional as F
 from focat.config.schema import ModelSettings
 from focat.model.attention import CrossAttention, LayerKV, SelfAttention, WeightsOut, init_blocks
 from focat.model.context import ContextAttention, ContextKeys
-from focat.model.fused_layers import add_dropout_norm, add_norm, has_fused_layers, linear, linear_relu
+from focat.model.fused_layers import (
+    add_dropout_norm,
+    add_norm,
+    branch_norm,
+    has_fused_layers,
+    linear,
+    linear_relu,
+)
 from focat.model.global_attention import (
     GlobalCrossAttention,
     GlobalKV,
@@ -60,33 +67,44 @@ class Residual(nn.Module):
         Returns:
             The sum, and the input of the block of the following residual connection.
         """
-        norm = self._norm(following)
-        normalised: Tensor | None
+        norm = self._norm(None if following is None else following.norm)
         if norm is not None and not self.training and _fuses_inference(x, output):
-            total, normalised = add_norm(x, output, norm.norm, with_sum=self.norm_first)
-        else:
-            total = x + self.dropout(output)
-            normalised = None if norm is None else norm.normalise(total)
-        following_input = total if normalised is None else normalised
+            total, normalised = add_norm(x, output, norm, with_sum=self.norm_first)
+            return total if self.norm_first else normalised, normalised
+        return self._add(x, output, norm)
+
+    def pre_packed(self, x: Tensor) -> Stream:
+        """x and the input of the block, of packed windows."""
+        if self.norm_first and self.training and has_fused_layers(x):
+            return branch_norm(x, self.norm)
+        return x, self.pre(x)
+
+    def packed(self, x: Tensor, output: Unbiased, following: nn.LayerNorm | None) -> Stream:
+        """`post` of packed windows, with the bias of the output apart, and the normalisation that follows."""
+        norm = self._norm(following)
+        if self.training and has_fused_layers(x):
+            return add_dropout_norm(x, *output, self.dropout.p, norm, not self.norm_first)
+        unbiased, bias = output
+        return self._add(x, unbiased if bias is None else unbiased + bias, norm)
+
+    def _norm(self, following: nn.LayerNorm | None) -> nn.LayerNorm | None:
+        """The normalisation that comes after the sum."""
+        return following if self.norm_first else self.norm
+
+    def _add(self, x: Tensor, output: Tensor, norm: nn.LayerNorm | None) -> Stream:
+        total = x + self.dropout(output)
+        following_input = total if norm is None else normalise(norm, total)
         return total if self.norm_first else following_input, following_input
 
-    def packed(self, x: Tensor, output: Unbiased, following: Residual | None) -> Stream:
-        """The same of packed windows, with the bias of the output apart."""
-        if self.training and has_fused_layers(x):
-            norm = self._norm(following)
-            norm_layer = None if norm is None else norm.norm
-            return add_dropout_norm(x, *output, self.dropout.p, norm_layer, not self.norm_first)
-        unbiased, bias = output
-        return self.post(x, unbiased if bias is None else unbiased + bias, following)
-
-    def _norm(self, following: Residual | None) -> Residual | None:
-        """The residual connection whose normalisation comes after the sum."""
-        return following if self.norm_first else self
-
     def normalise(self, x: Tensor) -> Tensor:
-        """Normalise in float32, and return x's type: under autocast, half the bytes between blocks."""
-        normalised: Tensor = self.norm(x)
-        return normalised.to(x.dtype)
+        """The layer normalisation of x."""
+        return normalise(self.norm, x)
+
+
+def normalise(norm: nn.Module, x: Tensor) -> Tensor:
+    """Normalise in float32, and return x's type: under autocast, half the bytes between blocks."""
+    normalised: Tensor = norm(x)
+    return normalised.to(x.dtype)
 
 
 def _fuses_inference(x: Tensor, other: Tensor) -> bool:
@@ -207,12 +225,12 @@ class EncoderLayer(nn.Module):
         return self.feedforward_residual.post(x, self.feedforward(block_input))[0]
 
     def packed(
-        self, stream: Stream, mask: PackedMask | GatedMask, rope: RotaryAngles | None, following: Residual | None
+        self, stream: Stream, mask: PackedMask | GatedMask, rope: RotaryAngles | None, following: nn.LayerNorm | None
     ) -> Stream:
-        """Encode packed windows; `following` is the residual connection that comes next, of the next layer."""
+        """Encode packed windows; `following` is the normalisation that comes next if it comes before blocks."""
         x, block_input = stream
         attended = attend_to_packed_self(self.self_attention, self.global_self_attention, block_input, mask, rope)
-        x, block_input = self.self_attention_residual.packed(x, attended, self.feedforward_residual)
+        x, block_input = self.self_attention_residual.packed(x, attended, self.feedforward_residual.norm)
         return self.feedforward_residual.packed(x, self.feedforward.packed(block_input), following)
 
 
@@ -286,15 +304,15 @@ class DecoderLayer(nn.Module):
         mask: PackedMask | GatedMask,
         cross_mask: PackedMask | GatedMask,
         rope: RotaryAngles | None,
-        following: Residual | None,
+        following: nn.LayerNorm | None,
     ) -> Stream:
-        """Decode packed windows; `following` is the residual connection that comes next, of the next layer."""
+        """Decode packed windows; `following` is the normalisation that comes next if it comes before blocks."""
         x, queries = stream
         attended = attend_to_packed_self(self.self_attention, self.global_self_attention, queries, mask, rope)
-        x, queries = self.self_attention_residual.packed(x, attended, self.cross_attention_residual)
+        x, queries = self.self_attention_residual.packed(x, attended, self.cross_attention_residual.norm)
         own, window = self.cross_attention, self.global_cross_attention
         attended = attend_to_packed_source(own, window, queries, encoded, cross_mask)
-        x, block_input = self.cross_attention_residual.packed(x, attended, self.feedforward_residual)
+        x, block_input = self.cross_attention_residual.packed(x, attended, self.feedforward_residual.norm)
         return self.feedforward_residual.packed(x, self.feedforward.packed(block_input), following)
 
     def project_kv(self, encoded: Tensor) -> tuple[KeysValues, KeysValues | None]:

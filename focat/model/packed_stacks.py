@@ -8,26 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from focat.config.schema import ModelSettings
 from focat.model.embeddings import Embedded
-from focat.model.layers import DecoderLayer, EncoderLayer, Residual, Stream
+from focat.model.layers import DecoderLayer, EncoderLayer, Stream
 from focat.model.masks import opened_segments, packed_masks
 from focat.windows.batch import PackedSequences
 
 
 def encode_packed(
-    settings: ModelSettings, layers: Sequence[EncoderLayer], source: PackedSequences, embedded: Embedded
+    settings: ModelSettings,
+    layers: Sequence[EncoderLayer],
+    source: PackedSequences,
+    embedded: Embedded,
+    last_norm: nn.LayerNorm | None,
 ) -> Tensor:
-    """The output of the last layer of the encoder, (1, tokens, width), not normalised if that comes first."""
+    """The output of the encoder, (1, tokens, width); `last_norm` is behind its last layer."""
     segments = source.segments
     masks = packed_masks(settings, len(layers), source, source, segments, segments, "encoder")
-    stream = embedded.x, layers[0].self_attention_residual.pre(embedded.x)
+    stream = layers[0].self_attention_residual.pre_packed(embedded.x)
     for i, (layer, mask) in enumerate(zip(layers, masks, strict=True)):
-        stream = layer.packed(stream, mask, embedded.rope, _following(layers, i, embedded))
+        stream = layer.packed(stream, mask, embedded.rope, _following(layers, i, embedded, last_norm))
         stream = _enter_next(stream, layers, i, embedded)
-    return stream[0]
+    return stream[1]
 
 
 def decode_packed(
@@ -37,23 +41,27 @@ def decode_packed(
     source: PackedSequences,
     target_input: PackedSequences,
     embedded: Embedded,
+    last_norm: nn.LayerNorm | None,
 ) -> Tensor:
     """The same of the decoder; `encoded` is the source, (1, source tokens, width)."""
     opened = opened_segments(target_input)
     masks = packed_masks(settings, len(layers), target_input, target_input, opened, opened, "decoder", True)
     distances = target_input.current_segments - opened, source.current_segments - source.segments
     cross = packed_masks(settings, len(layers), target_input, source, *distances, "decoder")
-    stream = embedded.x, layers[0].self_attention_residual.pre(embedded.x)
+    stream = layers[0].self_attention_residual.pre_packed(embedded.x)
     for i, (layer, own, other) in enumerate(zip(layers, masks, cross, strict=True)):
-        stream = layer.packed(stream, encoded, own, other, embedded.rope, _following(layers, i, embedded))
+        stream = layer.packed(stream, encoded, own, other, embedded.rope, _following(layers, i, embedded, last_norm))
         stream = _enter_next(stream, layers, i, embedded)
-    return stream[0]
+    return stream[1]
 
 
-def _following(layers: Sequence[EncoderLayer | DecoderLayer], i: int, embedded: Embedded) -> Residual | None:
-    """The residual connection that follows layer i, if nothing is added in between."""
-    last = i == len(layers) - 1 or embedded.per_layer_embedding is not None
-    return None if last else layers[i + 1].self_attention_residual
+def _following(
+    layers: Sequence[EncoderLayer | DecoderLayer], i: int, embedded: Embedded, last_norm: nn.LayerNorm | None
+) -> nn.LayerNorm | None:
+    """The normalisation behind layer i where it comes before blocks, if nothing is added in between."""
+    if i == len(layers) - 1:
+        return last_norm
+    return None if embedded.per_layer_embedding is not None else layers[i + 1].self_attention_residual.norm
 
 
 def _enter_next(stream: Stream, layers: Sequence[EncoderLayer | DecoderLayer], i: int, embedded: Embedded) -> Stream:
@@ -61,4 +69,4 @@ def _enter_next(stream: Stream, layers: Sequence[EncoderLayer | DecoderLayer], i
     if i == len(layers) - 1 or embedded.per_layer_embedding is None:
         return stream
     x = stream[0] + embedded.per_layer_embedding
-    return x, layers[i + 1].self_attention_residual.pre(x)
+    return layers[i + 1].self_attention_residual.pre_packed(x)

@@ -30,7 +30,7 @@ from focat.model.embeddings import (
 from focat.model.fused_layers import drawn_seeds, embed
 from focat.model.global_attention import GlobalKV
 from focat.model.kv_cache import CAPACITY_STEP, EncoderOutput, TreeKVCache
-from focat.model.layers import DecoderLayer, EncoderLayer, LayerContext, SerialContext
+from focat.model.layers import DecoderLayer, EncoderLayer, LayerContext, SerialContext, normalise
 from focat.model.masks import (
     GatedMask,
     check_global_layers,
@@ -156,8 +156,9 @@ class Transformer(nn.Module):
         positions = positions_of(source, shift)  # (windows, source length)
         embedded = self._embed(self._with_word_dropout(source, "source"), positions, table, self.source_positions)
         if isinstance(source, PackedSequences):
-            hidden = encode_packed(self.settings, cast("list[EncoderLayer]", self.encoder), source, embedded)
-            return EncoderOutput(_normalised(self.encoder_norm, hidden), source, shift)
+            layers = cast("list[EncoderLayer]", self.encoder)
+            hidden = encode_packed(self.settings, layers, source, embedded, _last_norm(self.encoder_norm))
+            return EncoderOutput(hidden, source, shift)
         visible = padding_mask(source.segments >= 0)
         masks = layer_masks(self.settings, len(self.encoder), source.segments, source.segments, visible, "encoder")
         x = embedded.x
@@ -166,7 +167,7 @@ class Transformer(nn.Module):
             # `forward` is not compiled: it may fill a list, and has many shapes outside training
             run = layer if self.training and weights_out is None else layer.forward
             x = run(x, mask, embedded.rope, weights_out)
-        return EncoderOutput(_normalised(self.encoder_norm, x), source, shift)
+        return EncoderOutput(normalise(self.encoder_norm, x), source, shift)
 
     def _encode_apart(
         self,
@@ -194,7 +195,7 @@ class Transformer(nn.Module):
                 context = context_encoder.encode(x, own, embedded.rope)
             run = layer if self.training and weights_out is None else layer.forward
             x = run(x, own, embedded.rope, weights_out, None if context is None else LayerContext(keys, context))
-        hidden = _normalised(self.encoder_norm, x)
+        hidden = normalise(self.encoder_norm, x)
         context = hidden if context is None else context
         distances = [d for d in range(-self.windows.after, self.windows.before + 1) if d]
         hidden = context_encoder.mix(hidden, context, source, keys, distances, weights_out)
@@ -222,10 +223,10 @@ class Transformer(nn.Module):
         embedded = self._embed(words, positions, self.target_embedding, self.target_positions)
         if isinstance(encoded.source, PackedSequences):
             assert isinstance(target_input, PackedSequences)
-            hidden = decode_packed(
-                self.settings, self._decoder_layers, encoded.hidden, encoded.source, target_input, embedded
+            last_norm = _last_norm(self.decoder_norm)
+            return decode_packed(
+                self.settings, self._decoder_layers, encoded.hidden, encoded.source, target_input, embedded, last_norm
             )
-            return _normalised(self.decoder_norm, hidden)
         assert isinstance(target_input, PaddedSequences)
         opened = opened_segments(target_input)
         masks = decoder_masks(self.settings, opened)
@@ -238,7 +239,7 @@ class Transformer(nn.Module):
             x = x if i == 0 or embedded.per_layer_embedding is None else x + embedded.per_layer_embedding
             run = layer if self.training and weights_out is None else layer.forward
             x = run(x, encoded.hidden, mask, cross, embedded.rope, weights_out, cross_weights_out, context)
-        return _normalised(self.decoder_norm, x)
+        return normalise(self.decoder_norm, x)
 
     @torch.no_grad()
     def attention(self, source: PaddedSequences, target: PaddedSequences) -> AttentionWeights:
@@ -348,7 +349,7 @@ class Transformer(nn.Module):
             row += context is not None or global_kv is not None
             own, last, rope = inputs.layers[i], last_only and i == layers - 1, embedded.rope
             x = layer.decode_step(x, own, keys, values, masks[i], of_source[i], rope, last, context, global_kv)
-        hidden = _normalised(self.decoder_norm, x)
+        hidden = normalise(self.decoder_norm, x)
         return hidden.view(rows, 1 if last_only else new, -1)
 
     def compile_for_training(self, options: dict[str, Any]) -> None:
@@ -383,7 +384,5 @@ class Transformer(nn.Module):
         return self._sinusoids
 
 
-def _normalised(norm: nn.Module, x: Tensor) -> Tensor:
-    """The output of a stack in the type of x: under autocast, normalisation alone would give float32."""
-    normalised: Tensor = norm(x)
-    return normalised.to(x.dtype)
+def _last_norm(norm: nn.Module) -> nn.LayerNorm | None:
+    return norm if isinstance(norm, nn.LayerNorm) else None

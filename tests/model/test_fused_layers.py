@@ -82,6 +82,29 @@ def test_sum_dropout_and_normalisation(
 
 
 @needs_kernels
+@pytest.mark.parametrize("used", [(0, 1), (0,), (1,)])
+@pytest.mark.parametrize("width", [64, 512, 20])
+def test_normalisation_alone(width: int, used: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    x, norm = draw(2, 7, width), nn.LayerNorm(width, device=DEVICE)
+    nn.init.normal_(norm.weight)
+    nn.init.normal_(norm.bias)
+    fused = fused_layers.branch_norm(x, norm)
+    plain = x.float(), F.layer_norm(x.float(), (width,), norm.weight, norm.bias)
+    assert torch.equal(fused[0], x)
+    torch.testing.assert_close(fused[1].float(), plain[1], **CLOSE)
+    inputs = [x, norm.weight, norm.bias] if 1 in used else [x]
+    factors = torch.randn(2, *x.shape, device=DEVICE)
+    found, expected = (
+        torch.autograd.grad(sum((each[i].float() * factors[i]).sum() for i in used), inputs)  # type: ignore[arg-type]
+        for each in (fused, plain)
+    )
+    for a, b in zip(found, expected, strict=True):
+        scale = b.float().abs().max()
+        torch.testing.assert_close(a.float() / scale, b.float() / scale, **CLOSE)
+
+
+@needs_kernels
 @pytest.mark.parametrize("width", [64, 24])
 @pytest.mark.parametrize("rate", [0.0, 0.4])
 def test_embeddings(width: int, rate: float) -> None:
@@ -294,7 +317,8 @@ def test_a_model_with_kernels_is_as_exact_as_one_without(norm: str, monkeypatch:
     windows = cut_windows(build_split(documents), WindowSettings(before=2, max_tokens=40))  # type: ignore[arg-type]
     batch = gather_packed(windows, np.arange(len(windows)), packed_shape(windows, 200, 40)).to(DEVICE)
     used = []
-    for module, name in ((layers, "add_dropout_norm"), (layers, "linear_relu"), (transformer, "embed")):
+    names = ("add_dropout_norm", "branch_norm", "linear_relu")
+    for module, name in (*((layers, name) for name in names), (transformer, "embed")):
         kernel = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *inputs, kernel=kernel: used.append(kernel) or kernel(*inputs))
 
@@ -308,8 +332,11 @@ def test_a_model_with_kernels_is_as_exact_as_one_without(norm: str, monkeypatch:
 
     exact = output_and_gradients(half=False)
     assert not used
-    found = output_and_gradients(half=True)
-    assert len(used) == (1 + 2 + 1) + (1 + 3 + 1)  # embeddings, residual sums, a linear layer, of encoder and decoder
+    with monkeypatch.context() as patch:
+        patch.setattr(nn.LayerNorm, "forward", None)  # not called
+        found = output_and_gradients(half=True)
+    # of encoder and decoder: embeddings, normalisation in front of the first block, residual sums, a linear layer
+    assert len(used) == (1 + (norm == "pre") + 2 + 1) + (1 + (norm == "pre") + 3 + 1)
     for module in (layers, embeddings):
         monkeypatch.setattr(module, "has_fused_layers", lambda x: False)
     for a, b, c in zip(found, output_and_gradients(half=True), exact, strict=True):

@@ -18,7 +18,7 @@ from focat.windows.corpus_windows import CorpusWindows, Indices, Span
 from focat.windows.shuffling import Unsigned, shuffle
 
 _MULTIPLE = 128  # matrix units like multiples of their blocks
-_MARGIN = 1.01  # room for batches whose windows are shorter, or whose shorter side is longer, than usual
+_MORE_WINDOWS = 1.1  # room for batches whose windows are shorter than usual; room for tokens would be padding in others
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ def packed_shape(windows: CorpusWindows, batch_tokens: int, max_tokens: int) -> 
     totals = [int(lengths.sum()) for lengths in windows.lengths()]
     batch_tokens = max(min(batch_tokens, max(totals)), max_tokens)
     shares = [total / max(1, *totals) for total in totals]
-    sides = [batch_tokens if share == 1 else max(max_tokens, int(batch_tokens * share * _MARGIN)) for share in shares]
-    count = int(batch_tokens * len(windows) / max(1, *totals) * _MARGIN) + 8
+    sides = [batch_tokens if share == 1 else max(max_tokens, int(batch_tokens * share)) for share in shares]
+    count = int(batch_tokens * len(windows) / max(1, *totals) * _MORE_WINDOWS) + 8
     source, target = (-(-side // _MULTIPLE) * _MULTIPLE for side in sides)
     return PackedShape(source, target, count)
 

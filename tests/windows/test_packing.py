@@ -152,6 +152,17 @@ def test_batches_are_full() -> None:
     assert min(full) > 0.9 * 1024
 
 
+def test_both_sides_of_a_batch_are_full_where_one_is_shorter() -> None:
+    rng = np.random.default_rng(0)
+    sides = [(n, round(n * rng.uniform(0.7, 1.1))) for n in rng.integers(4, 20, 6000)]
+    documents = [[([9] * n, [9] * m) for n, m in sides[i : i + 20]] for i in range(0, len(sides), 20)]
+    cut = cut_windows(build_split(documents), WindowSettings(before=3, max_tokens=128))
+    order = order_packed(cut, packed_shape(cut, 16384, 128), 1, 0)
+    batches = [cut[order.rows_of(i)] for i in range(len(order) - 1)]
+    for capacity, side in ((order.shape.source, "source"), (order.shape.target, "target")):
+        assert np.mean([getattr(each, side).lengths.sum() for each in batches]) > 0.99 * capacity
+
+
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=20))
 def test_blocks_cover_every_window(lengths: list[int]) -> None:
     bounds = np.concatenate([[0], np.cumsum(lengths)])

@@ -46,7 +46,7 @@ cluster: $(VENV)/.installed-ray
 	FOCAT_CLUSTER=1 $(RUN)/pytest -n 0 tests/test_ray.py tests/training/test_elastic.py
 
 kernels: $(VENV)/.installed-kernels
-	TRITON_INTERPRET=1 $(RUN)/pytest tests/model/test_packed_attention.py tests/model/test_fused_layers.py \
+	TRITON_INTERPRET=1 $(RUN)/pytest tests/model/test_packed_attention.py tests/model/test_source_projection.py tests/model/test_fused_layers.py \
 	    tests/model/test_fused_embeddings.py tests/model/test_tree_attention.py \
 	    tests/model/test_next_tokens.py tests/decoding/test_top_tokens.py tests/decoding/test_fused_beam.py \
 	    tests/training/test_loss_kernel.py tests/training/test_fused_muon.py

@@ -178,12 +178,13 @@ class CrossAttention(nn.Module):
         keys, values = split_heads(self.kv_proj(encoded), self.heads, 2)
         return keys, values
 
-    def packed(self, x: Tensor, encoded: Tensor, mask: PackedMask) -> Tensor:
-        """Attend from packed windows x, (1, length, width), to the encoded sources, without the bias of the output."""
+    def packed(self, x: Tensor, kv: Tensor, mask: PackedMask) -> Tensor:
+        """Attend from packed windows x, (1, length, width), to the source, without the bias of the output.
+
+        `kv` are keys and values from `project_source`.
+        """
         queries = linear(x, self.q_proj.weight, self.q_proj.bias)
-        kv = linear(encoded, self.kv_proj.weight, self.kv_proj.bias)
-        parts = _packed_heads(queries, self.heads, 1), _packed_heads(kv, self.heads, 2)
-        attended = packed_attention(parts[0], mask, parts[1])
+        attended = packed_attention(_packed_heads(queries, self.heads, 1), mask, kv, overwrites=True)
         return linear(attended.view(x.shape), self.out_proj.weight)
 
     def forward(

@@ -88,6 +88,19 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return output.view(*x.shape[:-1], -1)
 
 
+def sum_columns(x: Tensor, precision: torch.dtype) -> Tensor:
+    """The sum over all rows of x, (rows, width)."""
+    from focat.model import layer_kernels
+
+    rows, width = x.shape
+    programs = min(_SUM_PROGRAMS, -(-rows // _SUM_ROWS))
+    sums = x.new_empty(programs, width, dtype=torch.float32)
+    layer_kernels.column_sums[(programs, -(-width // _SUM_COLUMNS))](
+        x, sums, rows, width, ROWS=_SUM_ROWS, COLUMNS=_SUM_COLUMNS, num_warps=_WARPS
+    )
+    return _sum_rows(sums, 0, precision)[1]
+
+
 def embed(tokens: Tensor, positions: Tensor, table: Tensor, position_table: Tensor, rate: float) -> Tensor:
     """dropout(table[tokens] · √width + position_table[positions]) in bfloat16; PAD has no gradient.
 
@@ -183,7 +196,7 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         gradient = gradient.contiguous()
-        of_bias = _column_sums(gradient, weight.dtype) if ctx.with_bias else None
+        of_bias = sum_columns(gradient, weight.dtype) if ctx.with_bias else None
         return gradient @ weight, gradient.T @ x if ctx.needs_input_grad[1] else None, of_bias
 
 
@@ -241,19 +254,6 @@ class _Embed(torch.autograd.Function):
             **_widths(width), ROWS=1, ROUNDS=_ROUNDS, DROPOUT=ctx.rate > 0, PADDING=PAD, num_warps=_WARPS,
         )  # fmt: skip
         return None, None, found, None, None
-
-
-def _column_sums(x: Tensor, precision: torch.dtype) -> Tensor:
-    """The sum over all rows of x, (rows, width)."""
-    from focat.model import layer_kernels
-
-    rows, width = x.shape
-    programs = min(_SUM_PROGRAMS, -(-rows // _SUM_ROWS))
-    sums = x.new_empty(programs, width, dtype=torch.float32)
-    layer_kernels.column_sums[(programs, -(-width // _SUM_COLUMNS))](
-        x, sums, rows, width, ROWS=_SUM_ROWS, COLUMNS=_SUM_COLUMNS, num_warps=_WARPS
-    )
-    return _sum_rows(sums, 0, precision)[1]
 
 
 def _sum_rows(sums: Tensor, exact: int, precision: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -7,6 +7,7 @@ Weights of the attention to the own sentence have the names of a sentence-level 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -117,17 +118,18 @@ def attend_to_packed_source(
     own: CrossAttention,
     window: GlobalCrossAttention | None,
     x: Tensor,
-    encoded: Tensor,
+    keys_values: Sequence[Tensor],
     mask: PackedMask | GatedMask,
 ) -> Unbiased:
-    """`attend_to_source` of packed windows; `encoded` are the sources."""
+    """`attend_to_source` of packed windows; keys and values of each attention are one tensor."""
     if window is None:
         assert isinstance(mask, PackedMask)
-        return own.packed(x, encoded, mask), own.out_proj.bias
+        return own.packed(x, keys_values[0], mask), own.out_proj.bias
     assert isinstance(mask, GatedMask)
     assert isinstance(mask.own, PackedMask)
     assert isinstance(mask.window, PackedMask)
-    local, found = own.packed(x, encoded, mask.own), window.attention.packed(x, encoded, mask.window)
+    local = own.packed(x, keys_values[0], mask.own)
+    found = window.attention.packed(x, keys_values[1], mask.window)
     biases = own.out_proj.bias, window.attention.out_proj.bias
     return _mix(window.gate, local + biases[0], found + biases[1], None, None), None
 

@@ -7,7 +7,7 @@ kernels of GPUs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -300,20 +300,29 @@ class DecoderLayer(nn.Module):
     def packed(
         self,
         stream: Stream,
-        encoded: Tensor,
+        source_kv: Sequence[Tensor],
         mask: PackedMask | GatedMask,
         cross_mask: PackedMask | GatedMask,
         rope: RotaryAngles | None,
         following: nn.LayerNorm | None,
     ) -> Stream:
-        """Decode packed windows; `following` is the normalisation that comes next if it comes before blocks."""
+        """Decode packed windows; `following` is the normalisation that comes next if it comes before blocks.
+
+        `source_kv` are keys and values for each of `source_attentions`.
+        """
         x, queries = stream
         attended = attend_to_packed_self(self.self_attention, self.global_self_attention, queries, mask, rope)
         x, queries = self.self_attention_residual.packed(x, attended, self.cross_attention_residual.norm)
         own, window = self.cross_attention, self.global_cross_attention
-        attended = attend_to_packed_source(own, window, queries, encoded, cross_mask)
+        attended = attend_to_packed_source(own, window, queries, source_kv, cross_mask)
         x, block_input = self.cross_attention_residual.packed(x, attended, self.feedforward_residual.norm)
         return self.feedforward_residual.packed(x, self.feedforward.packed(block_input), following)
+
+    @property
+    def source_attentions(self) -> list[CrossAttention]:
+        """Its attention to the source; if it has two, that to the window last."""
+        window = self.global_cross_attention
+        return [self.cross_attention, *([] if window is None else [window.attention])]
 
     def project_kv(self, encoded: Tensor) -> tuple[KeysValues, KeysValues | None]:
         """Keys and values of the encoded source, and those of the attention to the window if the layer has one."""

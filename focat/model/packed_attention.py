@@ -55,20 +55,26 @@ def block_table(blocks: Tensor, bounds: Tensor, other_bounds: Tensor) -> Tensor:
     return torch.stack((blocks[:, 1], *ranges), 1) * (blocks[:, :1] >= 0)
 
 
-def packed_attention(qkv: Tensor, mask: PackedMask, kv: Tensor | None = None) -> Tensor:
+def packed_attention(qkv: Tensor, mask: PackedMask, kv: Tensor | None = None, overwrites: bool = False) -> Tensor:
     """Scaled dot-product attention inside windows.
 
     Args:
         qkv: (tokens, 3, heads, head width) for self-attention, or the queries alone, (tokens, 1, heads, head width).
         mask: what each query sees.
         kv: (keys, 2, heads, head width), where keys and values are another side's.
+        overwrites: whether the backward pass of kernels may put the gradient of `kv` in its place.
 
     Returns:
         (tokens, heads, head width); zero where a query sees nothing.
     """
-    # The kernels know one stride: heads lie one behind the other.
-    output: Tensor = _Attention.apply(qkv.contiguous(), None if kv is None else kv.contiguous(), mask)  # type: ignore[no-untyped-call]
+    dense = None if kv is None else _dense(kv)
+    output: Tensor = _Attention.apply(_dense(qkv), dense, mask, overwrites and dense is kv)  # type: ignore[no-untyped-call]
     return output
+
+
+def _dense(x: Tensor) -> Tensor:
+    """The kernels know one stride, of tokens: the heads of a token lie one behind the other."""
+    return x if x.is_contiguous() or (len(x) and x[0].is_contiguous()) else x.contiguous()
 
 
 def visible_keys(mask: PackedMask, window: int, heads: int) -> tuple[slice, slice, Tensor]:
@@ -166,20 +172,21 @@ def _fits(width: int, dtype: torch.dtype) -> bool:
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, qkv: Tensor, kv: Tensor | None, mask: PackedMask) -> Tensor:
+    def forward(ctx: Any, qkv: Tensor, kv: Tensor | None, mask: PackedMask, overwrites: bool) -> Tensor:
         output, log_sums = _forward(*_queries_keys_values(qkv, kv), mask)
         ctx.save_for_backward(qkv, kv, output, log_sums)
-        ctx.mask = mask
+        ctx.mask, ctx.overwrites = mask, overwrites and _has_kernels(output)
         return output
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         qkv, kv, output, log_sums = ctx.saved_tensors
         qkv_gradient = torch.empty(qkv.shape, dtype=qkv.dtype, device=qkv.device)
-        kv_gradient = None if kv is None else torch.empty(kv.shape, dtype=kv.dtype, device=kv.device)
+        # A program reads its keys and values for the last time before it writes their gradients, and no other does.
+        kv_gradient = kv if kv is None or ctx.overwrites else torch.empty_like(kv)
         gradients = _queries_keys_values(qkv_gradient, kv_gradient)
         _backward(gradient.contiguous(), *_queries_keys_values(qkv, kv), output, log_sums, ctx.mask, *gradients)
-        return qkv_gradient, kv_gradient, None
+        return qkv_gradient, kv_gradient, None, None
 
 
 def _queries_keys_values(qkv: Tensor, kv: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:

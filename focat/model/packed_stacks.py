@@ -7,6 +7,7 @@ fused with the sum before it, also from layer to layer, and their gradients are 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from torch import Tensor, nn
 
@@ -14,6 +15,7 @@ from focat.config.schema import ModelSettings
 from focat.model.embeddings import Embedded
 from focat.model.layers import DecoderLayer, EncoderLayer, Stream
 from focat.model.masks import opened_segments, packed_masks
+from focat.model.source_projection import project_source
 from focat.windows.batch import PackedSequences
 
 
@@ -48,9 +50,12 @@ def decode_packed(
     masks = packed_masks(settings, len(layers), target_input, target_input, opened, opened, "decoder", True)
     distances = target_input.current_segments - opened, source.current_segments - source.segments
     cross = packed_masks(settings, len(layers), target_input, source, *distances, "decoder")
+    projections = [each.kv_proj for layer in layers for each in layer.source_attentions]
+    source_kv = iter(project_source(encoded, projections, settings.heads))
     stream = layers[0].self_attention_residual.pre_packed(embedded.x)
     for i, (layer, own, other) in enumerate(zip(layers, masks, cross, strict=True)):
-        stream = layer.packed(stream, encoded, own, other, embedded.rope, _following(layers, i, embedded, last_norm))
+        kv = list(islice(source_kv, len(layer.source_attentions)))
+        stream = layer.packed(stream, kv, own, other, embedded.rope, _following(layers, i, embedded, last_norm))
         stream = _enter_next(stream, layers, i, embedded)
     return stream[1]
 

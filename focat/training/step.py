@@ -104,4 +104,5 @@ def uses_packing(training: TrainingSettings, model: ModelSettings, device: torch
 def _most_batch_tokens(model: ModelSettings) -> int:
     """The largest batch of which the kernels can count all entries of the widest tensor, in 32 bits."""
     feedforward = model.d_ff * (2 if model.activation == "swiglu" else 1)
-    return (1 << 31) // max(3 * model.d_model, feedforward) - _ROUNDED
+    source_attentions = model.decoder_layers * (2 if model.attention == "gated-group" else 1)
+    return (1 << 31) // max(3 * model.d_model, 2 * model.d_model * source_attentions, feedforward) - _ROUNDED

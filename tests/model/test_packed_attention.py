@@ -182,7 +182,7 @@ def test_plain_torch_computes_heads_that_the_kernels_cannot(
 
 
 @needs_kernels
-@pytest.mark.parametrize(("d_model", "d_ff", "widest"), [(64, 256, 256), (128, 256, 384)])
+@pytest.mark.parametrize(("d_model", "d_ff", "widest"), [(64, 1024, 1024), (128, 256, 1536)])
 def test_batches_have_no_more_entries_than_kernels_can_count(d_model: int, d_ff: int, widest: int) -> None:
     model, most = ModelSettings(d_model=d_model, d_ff=d_ff, heads=4), 2**31 // widest - 4096
     for tokens, packed in ((most, True), (most + 1, False)):

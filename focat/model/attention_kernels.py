@@ -29,12 +29,13 @@ def _visible(  # type: ignore[no-untyped-def]
 def attend(  # type: ignore[no-untyped-def]
     queries, keys, values, output, log_sums, blocks, query_sentences, key_sentences, local_heads, scale, tokens,
     heads, query_stride, key_stride, value_stride,
-    CAUSAL: tl.constexpr, LOCAL: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr,
+    CAUSAL: tl.constexpr, LOCAL: tl.constexpr, OTHER: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
+    GROUP: tl.constexpr,
 ):  # fmt: skip
     """A block of queries, some of its heads: one step for each head and block of keys."""
     block = blocks + 5 * tl.program_id(0)
     first, row_start, row_end = tl.load(block), tl.load(block + 1), tl.load(block + 2)
-    column_start, column_end = tl.load(block + 3), tl.load(block + 4)
+    column_start, column_end = tl.load(block + OTHER), tl.load(block + OTHER + 1)
     if first < row_end:
         rows, entries = first + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
         inside = (rows < row_end)[:, None]
@@ -80,12 +81,13 @@ def query_gradients(  # type: ignore[no-untyped-def]
     queries, keys, values, output, gradient, log_sums, inner, query_gradient, blocks, query_sentences,
     key_sentences, local_heads, scale, tokens, heads, query_stride, key_stride, value_stride,
     query_gradient_stride,
-    CAUSAL: tl.constexpr, LOCAL: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr,
+    CAUSAL: tl.constexpr, LOCAL: tl.constexpr, OTHER: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
+    GROUP: tl.constexpr,
 ):  # fmt: skip
     """Also stores the inner products of output and its gradient, which the gradients of keys need."""
     block = blocks + 5 * tl.program_id(0)
     first, row_start, row_end = tl.load(block), tl.load(block + 1), tl.load(block + 2)
-    column_start, column_end = tl.load(block + 3), tl.load(block + 4)
+    column_start, column_end = tl.load(block + OTHER), tl.load(block + OTHER + 1)
     if first < row_end:
         rows, entries = first + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
         inside = (rows < row_end)[:, None]
@@ -127,12 +129,13 @@ def key_value_gradients(  # type: ignore[no-untyped-def]
     queries, keys, values, gradient, log_sums, inner, key_gradient, value_gradient, blocks, query_sentences,
     key_sentences, local_heads, scale, tokens, heads, query_stride, key_stride, value_stride,
     key_gradient_stride, value_gradient_stride,
-    CAUSAL: tl.constexpr, LOCAL: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr,
+    CAUSAL: tl.constexpr, LOCAL: tl.constexpr, OTHER: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
+    GROUP: tl.constexpr,
 ):  # fmt: skip
     """A block of keys, some of its heads: one step for each head and block of queries."""
     block = blocks + 5 * tl.program_id(0)
     first, column_start, column_end = tl.load(block), tl.load(block + 1), tl.load(block + 2)
-    row_start, row_end = tl.load(block + 3), tl.load(block + 4)
+    row_start, row_end = tl.load(block + OTHER), tl.load(block + OTHER + 1)
     if first < column_end:
         columns, entries = first + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
         exists = (columns < column_end)[:, None]

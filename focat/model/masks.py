@@ -15,7 +15,7 @@ from torch import Tensor
 from focat.config.schema import ModelSettings
 from focat.corpus.vocabulary import SEPARATOR
 from focat.errors import FocatError
-from focat.model.packed_attention import PackedMask, block_table
+from focat.model.packed_attention import PackedMask
 from focat.windows.batch import PackedSequences, PaddedSequences, Sequences
 
 Mask = TypeVar("Mask", Tensor, PackedMask)
@@ -102,12 +102,10 @@ def packed_masks(
 ) -> list[PackedMask | GatedMask]:
     """`layer_masks` of packed windows. Sentences are (1, queries) and (1, keys); each query's has a key."""
     sentences = query_sentence[0].int(), key_sentence[0].int()
-    of_queries = block_table(queries.blocks, queries.bounds, keys.bounds)
-    of_keys = of_queries if keys is queries else block_table(keys.blocks, keys.bounds, queries.bounds)
-    tables = of_queries, of_keys
+    blocks, same_side = (queries.blocks, keys.blocks), queries is keys
 
     def mask(local_heads: int) -> PackedMask:
-        return PackedMask(queries.bounds, keys.bounds, *tables, *sentences, causal, local_heads)
+        return PackedMask(queries.bounds, keys.bounds, *blocks, *sentences, causal, local_heads, same_side)
 
     if settings.attention == "full":
         return [mask(0)] * layers

@@ -31,28 +31,13 @@ class PackedMask(NamedTuple):
 
     query_bounds: Tensor  # (windows + 1,) int32: where the queries of each window begin
     key_bounds: Tensor  # (windows + 1,) int32
-    query_blocks: Tensor  # (blocks, 5) int32, see `block_table`
+    query_blocks: Tensor  # (blocks, 5) int32, see `packing.cut_blocks`
     key_blocks: Tensor  # (blocks, 5) int32
     query_sentences: Tensor  # (queries,) int32, equal to those of the keys of the same sentence
     key_sentences: Tensor  # (keys,) int32
     causal: bool  # a query sees no later key; for self-attention
     local_heads: int  # the first so many heads see only the keys of their own sentence
-
-
-def block_table(blocks: Tensor, bounds: Tensor, other_bounds: Tensor) -> Tensor:
-    """What a kernel must know of each block of one side, (blocks, 5) int32.
-
-    Args:
-        blocks: (blocks, 2) window and first token of each block; -1 where there is none.
-        bounds: (windows + 1,) where each window begins on this side.
-        other_bounds: the same on the side that is attended to, or from.
-
-    Returns:
-        First token of the block; first and last token, exclusive, of its window on both sides. 0 where there is none.
-    """
-    window = blocks[:, 0].long().clamp(min=0)
-    ranges = bounds[window], bounds[window + 1], other_bounds[window], other_bounds[window + 1]
-    return torch.stack((blocks[:, 1], *ranges), 1) * (blocks[:, :1] >= 0)
+    same_side: bool  # queries and keys are of the same tokens
 
 
 def packed_attention(qkv: Tensor, mask: PackedMask, kv: Tensor | None = None, overwrites: bool = False) -> Tensor:
@@ -109,7 +94,7 @@ def _forward(queries: Tensor, keys: Tensor, values: Tensor, mask: PackedMask) ->
     attention_kernels.attend[len(mask.query_blocks), heads // group](
         queries, keys, values, output, log_sums, mask.query_blocks, *mask[4:6], mask.local_heads, scale, tokens,
         heads, queries.stride(0), keys.stride(0), values.stride(0),
-        CAUSAL=mask.causal, LOCAL=mask.local_heads > 0, WIDTH=width, BLOCK=BLOCK, GROUP=group, **_FORWARD,
+        **_constants(mask, width, group), **_FORWARD,
     )  # fmt: skip
     return output, log_sums
 
@@ -136,8 +121,7 @@ def _backward(
 
     inner = torch.empty_like(log_sums)  # (heads, queries): products of output and its gradient
     group = _heads_of_a_program(heads)
-    options = {"CAUSAL": mask.causal, "LOCAL": mask.local_heads > 0, "WIDTH": width, "BLOCK": BLOCK, "GROUP": group}
-    options |= _BACKWARD if width * queries.itemsize <= 128 else _WIDE_BACKWARD
+    options = _constants(mask, width, group) | (_BACKWARD if width * queries.itemsize <= 128 else _WIDE_BACKWARD)
     attention_kernels.query_gradients[len(mask.query_blocks), heads // group](
         queries, keys, values, output, gradient, log_sums, inner, query_gradient, mask.query_blocks, *mask[4:6],
         mask.local_heads, scale, tokens, heads, queries.stride(0), keys.stride(0), values.stride(0),
@@ -148,6 +132,13 @@ def _backward(
         mask.local_heads, scale, tokens, heads, queries.stride(0), keys.stride(0), values.stride(0),
         key_gradient.stride(0), value_gradient.stride(0), **options,
     )  # fmt: skip
+
+
+def _constants(mask: PackedMask, width: int, group: int) -> dict[str, int]:
+    """What kernels are compiled for; `OTHER` is where the block of a side says what the window has on the other."""
+    other = 1 if mask.same_side else 3
+    local = mask.local_heads > 0
+    return {"CAUSAL": mask.causal, "LOCAL": local, "OTHER": other, "WIDTH": width, "BLOCK": BLOCK, "GROUP": group}
 
 
 def _heads_of_a_program(heads: int) -> int:

@@ -47,7 +47,7 @@ class PackedSequences:
     window: Tensor  # (1, tokens) number of each token's window
     current: Tensor  # (windows,) segment of the current sentence
     bounds: Tensor  # (windows + 1,) int32: where each window begins; the last ones may be empty
-    blocks: Tensor  # (blocks, 2) int32: windows cut into `BLOCK` tokens: window and first token; -1 where none is left
+    blocks: Tensor  # (blocks, 5) int32: windows cut into `BLOCK` tokens, see `packing.cut_blocks`
 
     @property
     def current_segments(self) -> Tensor:

@@ -77,20 +77,27 @@ def order_packed(windows: CorpusWindows, shape: PackedShape, seed: int, epoch: i
 def gather_packed(windows: CorpusWindows, rows: Indices, shape: PackedShape) -> PackedBatch:
     """Collate the windows `rows` into a packed batch."""
     some, split = windows[rows], windows.split
-    source = _pack_side(split.source, some.source, some.current, shape.source, shape)
-    target = _pack_side(split.target, some.target, some.current, shape.target, shape)
-    return PackedBatch(source, target)
+    source, target = (
+        _bounds(span.lengths, capacity, shape)
+        for span, capacity in ((some.source, shape.source), (some.target, shape.target))
+    )
+    return PackedBatch(
+        _pack_side(split.source, some.source, some.current, source, target, shape),
+        _pack_side(split.target, some.target, some.current, target, source, shape),
+    )
+
+
+def _bounds(lengths: Indices, capacity: int, shape: PackedShape) -> Indices:
+    """Where each window of a side begins and ends; behind the last, padding is cut into windows."""
+    missing = capacity - int(lengths.sum()) - BLOCK * np.arange(shape.bounds - len(lengths))
+    return np.concatenate([[0], np.cumsum(np.concatenate([lengths, np.clip(missing, 0, BLOCK)]))])
 
 
 def _pack_side(
-    sentences: Sentences, span: Span, current: Indices, capacity: int, shape: PackedShape
+    sentences: Sentences, span: Span, current: Indices, bounds: Indices, other_bounds: Indices, shape: PackedShape
 ) -> PackedSequences:
-    count, total = len(current), int(span.lengths.sum())
-    missing = capacity - total - BLOCK * np.arange(shape.bounds - count)
-    padding = np.clip(missing, 0, BLOCK)  # lengths of the windows that it is cut into
-    all_lengths = np.concatenate([span.lengths, padding])  # (bounds,)
-    bounds = np.concatenate([[0], np.cumsum(all_lengths)])
-    window = np.repeat(np.arange(len(all_lengths)), all_lengths)  # (capacity,)
+    count, total, capacity = len(current), int(span.lengths.sum()), int(bounds[-1])
+    window = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))  # (capacity,)
     index = np.arange(capacity) - bounds[window]
     tokens = np.full(capacity, PAD, np.int64)
     tokens[:total] = sentences.tokens[span.addresses(sentences, window[:total], index[:total])]
@@ -107,15 +114,26 @@ def _pack_side(
         torch.from_numpy(window)[None],
         torch.from_numpy(currents),
         torch.from_numpy(bounds.astype(np.int32)),
-        torch.from_numpy(cut_blocks(bounds, capacity // BLOCK + shape.windows + 1)),
+        torch.from_numpy(cut_blocks(bounds, other_bounds, capacity // BLOCK + shape.windows + 1)),
     )
 
 
-def cut_blocks(bounds: Indices, count: int) -> NDArray[np.int32]:
-    """Cut windows into blocks: window and first token of each, (count, 2); -1 behind the last."""
+def cut_blocks(bounds: Indices, other_bounds: Indices, count: int) -> NDArray[np.int32]:
+    """Cut windows into blocks; all that a kernel of attention must know of each.
+
+    Args:
+        bounds: (windows + 1,) where each window begins on this side.
+        other_bounds: the same of the other side.
+        count: of blocks, if all windows end inside of one.
+
+    Returns:
+        (count, 5) first token of the block; first and last token, exclusive, of its window, on this side and on the
+        other. 0 behind the last block.
+    """
     pieces = -(-np.diff(bounds) // BLOCK)  # (windows,)
     window = np.repeat(np.arange(len(pieces)), pieces)
     number = np.arange(len(window)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    blocks = np.full((count, 2), -1, np.int32)
-    blocks[: len(window), 0], blocks[: len(window), 1] = window, bounds[window] + BLOCK * number
+    blocks = np.zeros((count, 5), np.int32)
+    ranges = bounds[window], bounds[window + 1], other_bounds[window], other_bounds[window + 1]
+    blocks[: len(window)] = np.stack((bounds[window] + BLOCK * number, *ranges), 1)
     return blocks

@@ -13,7 +13,7 @@ from torch import Tensor
 from focat.config.schema import ModelSettings, TrainingSettings, WindowSettings
 from focat.errors import FocatError
 from focat.model import packed_attention
-from focat.model.packed_attention import PackedMask, block_table, visible_keys
+from focat.model.packed_attention import PackedMask, visible_keys
 from focat.training.objective import token_weights
 from focat.training.step import uses_packing
 from focat.windows.batch import PackedBatch
@@ -85,15 +85,18 @@ def compare_with_padded_windows(
 
 
 def example(
-    query_lengths: list[int], key_lengths: list[int], causal: bool, local_heads: int, device: str = "cpu"
+    query_lengths: list[int], key_lengths: list[int] | None, causal: bool, local_heads: int, device: str = "cpu"
 ) -> PackedMask:
+    """Without lengths of keys, the mask of self-attention, whose blocks know of another side that does not matter."""
+    same_side = key_lengths is None
+    key_lengths = list(range(len(query_lengths))) if key_lengths is None else key_lengths
     bounds = [torch.tensor([0, *lengths]).cumsum(0).int() for lengths in (query_lengths, key_lengths)]
     sentences = [torch.randint(0, 3, (sum(lengths),)).int() for lengths in (query_lengths, key_lengths)]
-    if causal:
-        bounds[1], sentences[1] = bounds[0], sentences[0]
-    cut = [torch.from_numpy(cut_blocks(each.numpy(), 20)) for each in bounds]
-    blocks = [block_table(cut[0], *bounds), block_table(cut[1], *bounds[::-1])]
-    return PackedMask(*(each.to(device) for each in (*bounds, *blocks, *sentences)), causal, local_heads)
+    sides = [each.numpy() for each in bounds]
+    blocks = [torch.from_numpy(cut_blocks(one, other, 20)) for one, other in (sides, sides[::-1])]
+    if same_side:
+        bounds, blocks, sentences = bounds[:1] * 2, blocks[:1] * 2, sentences[:1] * 2
+    return PackedMask(*(each.to(device) for each in (*bounds, *blocks, *sentences)), causal, local_heads, same_side)
 
 
 def attend_slowly(queries: Tensor, keys: Tensor, values: Tensor, mask: PackedMask) -> Tensor:
@@ -123,11 +126,7 @@ def test_attention_and_its_gradients(
     query_lengths: list[int], key_lengths: list[int] | None, causal: bool, local_heads: int, device: str
 ) -> None:
     torch.manual_seed(0)
-    mask = example(query_lengths, key_lengths or query_lengths, causal, local_heads, device)
-    if key_lengths is None:
-        mask = mask._replace(
-            key_bounds=mask.query_bounds, key_blocks=mask.query_blocks, key_sentences=mask.query_sentences
-        )
+    mask = example(query_lengths, key_lengths, causal, local_heads, device)
     compare_with_slow_attention(mask, 4, 16, torch.float32, self_attention=key_lengths is None)
 
 
@@ -140,7 +139,7 @@ def test_attention_of_heads_of_all_widths(heads: int, width: int, precision: tor
 
 def test_attention_of_tensors_that_are_not_contiguous() -> None:
     torch.manual_seed(0)
-    mask = example([5, 3], [5, 3], True, 0, DEVICE)
+    mask = example([5, 3], None, True, 0, DEVICE)
     qkv = torch.randn(16, 2, 3, 8, device=DEVICE).permute(3, 2, 1, 0)  # (tokens, 3, heads, head width)
     expected = attend_slowly(*qkv.unbind(1), mask)
     for inputs in ((qkv, mask), (qkv[:, :1], mask, qkv[:, 1:])):
@@ -174,7 +173,7 @@ def test_plain_torch_computes_heads_that_the_kernels_cannot(
     width: int, precision: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packed_attention, "runs_kernels", lambda device: True)
-    mask = example([5, 3], [5, 3], True, 0)
+    mask = example([5, 3], None, True, 0)
     qkv = torch.randn(8, 3, 2, width, dtype=precision, requires_grad=True)
     found = packed_attention.packed_attention(qkv, mask)
     torch.testing.assert_close(found, attend_slowly(*qkv.unbind(1), mask), atol=2e-2, rtol=2e-2)

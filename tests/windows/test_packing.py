@@ -163,17 +163,17 @@ def test_both_sides_of_a_batch_are_full_where_one_is_shorter() -> None:
         assert np.mean([getattr(each, side).lengths.sum() for each in batches]) > 0.99 * capacity
 
 
-@given(st.lists(st.integers(0, 300), min_size=1, max_size=20))
-def test_blocks_cover_every_window(lengths: list[int]) -> None:
-    bounds = np.concatenate([[0], np.cumsum(lengths)])
-    blocks = cut_blocks(bounds, sum(lengths) // BLOCK + len(lengths) + 1)
-    covered = [
-        token
-        for window, first in blocks.tolist()
-        if window >= 0
-        for token in range(first, min(first + BLOCK, int(bounds[window + 1])))
+@given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300)), min_size=1, max_size=20))
+def test_blocks_cover_every_window(lengths: list[tuple[int, int]]) -> None:
+    own, other = (np.concatenate([[0], np.cumsum(side)]) for side in zip(*lengths, strict=True))
+    blocks = cut_blocks(own, other, int(own[-1]) // BLOCK + len(lengths) + 1)
+    expected = [
+        (first, *own[i : i + 2].tolist(), *other[i : i + 2].tolist())
+        for i in range(len(lengths))
+        for first in range(own[i], own[i + 1], BLOCK)
     ]
-    assert covered == list(range(sum(lengths)))
+    assert list(map(tuple, blocks[: len(expected)].tolist())) == expected
+    assert not blocks[len(expected) :].any()
 
 
 def test_windows_end_with_the_end_symbol() -> None:

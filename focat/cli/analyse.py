@@ -16,7 +16,7 @@ def analyse_command(
         list[str],
         typer.Argument(
             metavar="RUN|KEY=VALUE",
-            help="Folders that `focat train` made; settings to override, as in decoding.beam=8.",
+            help="Folders that `focat train` or `focat import` made; settings to override, as in decoding.beam=8.",
         ),
     ],
     split: Annotated[TestSplit, typer.Option(help="Of the store they were trained on.")] = "test",

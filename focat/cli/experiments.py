@@ -15,7 +15,7 @@ from focat.printing import print_line
 def demo_command(
     folder: Annotated[Path, typer.Option(help="Where to keep the corpus, the runs and the report.")] = Path("demo"),
     overrides: opt.Overrides = None,
-    overwrite: opt.Overwrite = False,
+    overwrite: opt.OverwriteJson = False,
     quiet: opt.Quiet = False,
     json_file: opt.JsonFile = None,
 ) -> None:
@@ -51,7 +51,7 @@ def reproduce_command(
     list_only: Annotated[bool, opt.flag("--list", "Show the steps and which are done; do nothing.")] = False,
     page: Annotated[bool, typer.Option("--report/--no-report", help="Also write report.html.")] = True,
     part: Annotated[str | None, typer.Option(hidden=True)] = None,
-    overwrite: opt.Overwrite = False,
+    overwrite: opt.OverwriteJson = False,
     quiet: opt.Quiet = False,
     json_file: opt.JsonFile = None,
 ) -> None:

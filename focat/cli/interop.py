@@ -32,7 +32,7 @@ def import_command(
         Path | None, opt.file("SentencePiece model of the target, for a package that has that of the source alone.")
     ] = None,
 ) -> None:
-    """Make a run from a model of another toolkit, which is not needed for it."""
+    """Make a run from a model of another toolkit; that toolkit is not needed."""
     from focat.interop.import_model import import_model
 
     imported = import_model(model, output, source_language, target_language, target_sentencepiece)

@@ -46,12 +46,13 @@ DecodingOverrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="KEY=VALUE", help="Settings of decoding to override, as in decoding.beam=8."),
 ]
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder that `focat train` made.")]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder that `focat train` or `focat import` made.")]
 JsonFile = Annotated[
     Path | None,
     typer.Option("--json", metavar="FILE", callback=_new_file, help="Also write the figures to a file, as JSON."),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", is_eager=True, help="Replace what exists.")]
+OverwriteJson = Annotated[bool, typer.Option("--overwrite", is_eager=True, help="Replace the file of --json.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 # Named, because some versions of typer take a metavar that is the name in capitals for the option itself.
 DeviceName = Annotated[str, typer.Option("--device", metavar="DEVICE", help="auto, cpu, cuda or cuda:1.")]

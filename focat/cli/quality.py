@@ -109,7 +109,7 @@ def compare_command(
     seed: opt.TrialSeed = 12345,
     metrics: Annotated[str, typer.Option(help="With --reference: of bleu, chrf, chrf++ and ter.")] = "bleu,chrf,ter",
     lowercase: Annotated[bool, opt.flag("--lowercase", "With --reference: lower-case both.")] = False,
-    overwrite: opt.Overwrite = False,
+    overwrite: opt.OverwriteJson = False,
     quiet: opt.Quiet = False,
     json_file: opt.JsonFile = None,
 ) -> None:

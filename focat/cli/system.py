@@ -12,7 +12,7 @@ from focat.cli import options as opt
 def doctor_command(
     install_comet: Annotated[bool, opt.flag("--install-comet", "Install COMET in an environment of its own.")] = False,
     quick: Annotated[bool, opt.flag("--quick", "Leave out what takes seconds.")] = False,
-    overwrite: opt.Overwrite = False,
+    overwrite: opt.OverwriteJson = False,
     quiet: opt.Quiet = False,
     json_file: opt.JsonFile = None,
 ) -> None:

@@ -14,7 +14,7 @@ from focat.printing import print_line
 def train_command(
     config: opt.ConfigFile,
     overrides: opt.Overrides = None,
-    overwrite: opt.Overwrite = False,
+    overwrite: opt.OverwriteJson = False,
     quiet: opt.Quiet = False,
     json_file: opt.JsonFile = None,
 ) -> None:

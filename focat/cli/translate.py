@@ -32,7 +32,10 @@ def translate_command(
         str | None, typer.Option(metavar="I/N", help="Several files: translate only the I-th of N parts of them.")
     ] = None,
     format: Annotated[
-        str | None, typer.Option(help="As text, jsonl or srt; by the end of the file's name if not given.")
+        str | None,
+        typer.Option(
+            help="text, jsonl, srt, vtt, ass, po, xliff, html or markdown; by the end of the file's name if not given."
+        ),
     ] = None,
     encoding: Annotated[
         str | None, typer.Option(metavar="NAME", help="Encoding of the input, as cp1252; found out if not given.")
@@ -73,9 +76,14 @@ def translate_command(
     nbest: Annotated[int | None, typer.Option(min=1, help="Translations to show of each sentence.")] = None,
     scores: Annotated[bool, opt.flag("--scores", "Show the score of each translation.")] = False,
     sample: Annotated[bool, opt.flag("--sample", "Draw translations at random by their probability.")] = False,
-    temperature: Annotated[float | None, typer.Option(help="With --sample: below 1 is less daring.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="With --sample: draw from the likeliest of this mass.")] = None,
-    seed: Annotated[int | None, typer.Option(help="With --sample: another seed is another draw.")] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="With --sample: below 1 likely tokens become likelier still.")
+    ] = None,
+    top_p: Annotated[
+        float | None,
+        typer.Option(help="With --sample: draw from the likeliest tokens that together have this probability."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="With --sample: the seed of the draws.")] = None,
     int8: opt.Int8 = False,
     bfloat16: opt.Bfloat16 = False,
     batch_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of a batch.")] = None,

@@ -1,5 +1,6 @@
 """The command line as a whole: help, version, what it imports, and one line for what cannot be."""
 
+import re
 import subprocess
 import sys
 
@@ -7,6 +8,7 @@ import pytest
 
 from focat._version import __version__
 from focat.cli import app
+from focat.translation.formats import FORMATS
 from tests.evaluation.commands import focat, refused
 
 COMMANDS = [command.name for command in app.registered_commands]
@@ -57,6 +59,17 @@ def test_every_command_with_progress_can_be_quiet():
     without_progress = {"config", "inspect", "average", "import", "export", "serve"}
     for command in app.registered_commands:
         assert ("quiet" in command.callback.__annotations__) == (command.name not in without_progress), command.name
+
+
+def test_help_names_every_format_of_documents(tmp_path):
+    text = focat(tmp_path, "translate", "--help").stdout
+    assert [name for name in FORMATS if not re.search(rf"\b{name}\b", text)] == []
+
+
+def test_help_promises_to_replace_only_what_a_command_replaces(tmp_path):
+    for command in ("demo", "train", "compare", "reproduce", "doctor"):
+        assert "Replace the file of --json." in focat(tmp_path, command, "--help").stdout
+    assert "Replace what exists." in focat(tmp_path, "prepare", "--help").stdout
 
 
 def test_version(tmp_path):

@@ -47,4 +47,4 @@ def average_command(
     from focat.training.averaging import average_checkpoints
 
     chosen = average_checkpoints(Run.open(run), count, rule)
-    print_line(f"{run}/averaged: the mean of {len(chosen)} checkpoints: {', '.join(map(str, chosen))}")
+    print_line(f"{run}/averaged: the mean of checkpoint{'s' * (len(chosen) > 1)} {', '.join(map(str, chosen))}")

@@ -184,7 +184,7 @@ def _tokenizer_stage(settings: DataSettings, key: str, progress: Progress) -> To
                 bar.advance(len(document.source))
         if not source.kept:
             raise FocatError(f"data.train: cleaning left no pair ({_reasons(cleaner.removed)}); relax data.cleaning")
-    with progress.bar("training the tokenizer"):
+    with progress.bar(f"{'training' if trained else 'reading'} the tokenizer"):
         tokenizer = train_tokenizer(settings.tokenizer, settings.normalisation, source.drain(), target.drain())
     sizes = list(dict.fromkeys([tokenizer.source.size, tokenizer.target.size]))
     if trained and min(sizes) < settings.tokenizer.vocabulary:

@@ -176,7 +176,10 @@ def test_a_model_brought_along_is_used_as_it_is(tmp_path: Path) -> None:
     prepare(settings(tmp_path), NULL_PROGRESS)
     model = tmp_path / "store" / "tokenizer" / "source.model"
     data = settings(tmp_path, store=str(tmp_path / "second"), tokenizer={"source_model": str(model)})
-    prepare(data, NULL_PROGRESS)
+    said = io.StringIO()
+    prepare(data, Progress(said))
+    assert "reading the tokenizer" in said.getvalue()
+    assert "training the tokenizer" not in said.getvalue()
     assert Store(data.store).tokenizer.source.model == model.read_bytes()
     assert (data.store / "train" / "source.tokens").read_bytes() == (
         tmp_path / "store" / "train" / "source.tokens"

@@ -65,6 +65,11 @@ def test_mean_is_that_of_numpy(tmp_path: Path) -> None:
         assert mean[name].dtype == torch.float32
 
 
+def test_one_checkpoint(workspace: Workspace) -> None:
+    workspace.train("training.budget.updates=4")
+    assert workspace.focat("average", str(workspace.run)) == f"{workspace.run}/averaged: the mean of checkpoint 4\n"
+
+
 def test_as_a_user_averages(workspace: Workspace) -> None:
     """Validations at 4, 8, …, 20, and a checkpoint at 22 that was never validated; the best is moved to 12."""
     workspace.train("training.budget.updates=20")
@@ -79,7 +84,7 @@ def test_as_a_user_averages(workspace: Workspace) -> None:
     rules: list[tuple[AveragingRule, list[int]]] = [("closest", [8, 12, 16]), ("next", [12, 16, 20])]
     for rule, updates in rules:
         output = workspace.focat("average", str(workspace.run), "--count", "3", "--rule", rule)
-        assert output == f"{workspace.run}/averaged: the mean of 3 checkpoints: {', '.join(map(str, updates))}\n"
+        assert output == f"{workspace.run}/averaged: the mean of checkpoints {', '.join(map(str, updates))}\n"
         described = json.loads((run.averaged / "average.json").read_text())
         assert described == {"rule": rule, "updates": updates, "best": 12}
         parts = [

@@ -62,16 +62,17 @@ def evaluation_scores(results: EvaluationResults) -> list[Score]:
 def _read_system(
     name: str, paths: list[Path], progress: Progress, config: MetricConfig, reference: Path | None, by: str | None
 ) -> SystemScores:
-    instances: list[InstanceResult] = []
+    answers: list[tuple[Path, InstanceResult]] = []
     scores: list[Score] = []
     for path in paths:
         for found in _read(path, progress, config, reference):
             if isinstance(found, InstanceResult):
-                instances.append(found)
+                answers.append((path, found))
             else:
                 scores.append(found)
-    if instances:
-        check_unique(instances, paths[0])
+    if answers:
+        check_unique(answers)
+        instances = [result for _, result in answers]
         scores = [*instance_scores(instances, grouping(instances, by)), *scores]
     names = [score.name for score in scores]
     for repeated in names:

@@ -53,11 +53,12 @@ def chance_levels(results: Sequence[InstanceResult]) -> dict[str, float]:
     return {name: sum(shares) / len(shares) for name, shares in levels.items()}
 
 
-def check_unique(results: Sequence[InstanceResult], path: Path) -> None:
-    """Raise an error if an instance occurs twice."""
-    ((suite, instance), times), *_ = Counter((result.suite, result.id) for result in results).most_common(1)
+def check_unique(results: Sequence[tuple[Path, InstanceResult]]) -> None:
+    """Raise an error if an instance of a system occurs twice, in one file or in two."""
+    (repeated, times), *_ = Counter((result.suite, result.id) for _, result in results).most_common(1)
     if times > 1:
-        raise FocatError(f"{path}: has instance {instance} of {suite} twice")
+        paths = dict.fromkeys(str(path) for path, result in results if (result.suite, result.id) == repeated)
+        raise FocatError(f"{', '.join(paths)}: instance {repeated[1]} of {repeated[0]} twice; give it once")
 
 
 def grouping(results: Sequence[InstanceResult], by: str | None = None) -> GroupBy:

@@ -140,7 +140,7 @@ def _instance_table(
         instances.setdefault(file.system, []).extend(file.content)
     systems = []
     for name, own in instances.items():
-        check_unique(own, next(file.path for file in files if file.system == name))
+        check_unique([(file.path, one) for file in files if file.system == name for one in file.content])
         systems.append(_system_scores(name, instance_scores(own, grouping(own, by))))
     suites = {instance.suite for own in instances.values() for instance in own}
     signatures = _signatures(results.contrasts, suites)

@@ -191,6 +191,8 @@ def test_what_cannot_be_compared(folder):
     assert "base was measured on 60 instances of voita" in refused(folder, "compare", "base.jsonl", "fewer.jsonl")
     assert "measured in different ways" in refused(folder, "compare", "base.jsonl", "rule.jsonl")
     assert "instance lex_cohesion-0 of voita twice" in refused(folder, "compare", "base.jsonl", "twice.jsonl")
+    both = "fewer.jsonl, twice.jsonl: instance lex_cohesion-0 of voita twice; give it once"
+    assert refused(folder, "compare", "base.jsonl", "a=fewer.jsonl", "a=suite.jsonl", "a=twice.jsonl") == both
     assert "wrong.jsonl, line 1: `correct`: Field required" in refused(folder, "compare", "base.jsonl", "wrong.jsonl")
     nothing = {"kind": "focat evaluation", "focat": "", "system": "", "translated": None, "translations": []}
     nothing |= {"reference": {"sha256": "", "sentences": 0, "documents": 0}, "figures": []}

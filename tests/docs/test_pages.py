@@ -17,7 +17,7 @@ from tests.docs.shell import Shell
 # Commands that are not run here, and the reason.
 SKIPPED = {
     "make ": "only its targets are checked, below",
-    "focat demo": "tests/test_demo.py",
+    "focat demo": "tests/experiments/test_demo.py",
     "focat doctor --install-comet": "needs the network",
     "pip install": "needs the network",
     "--metrics bleu,comet": "needs COMET; tests/evaluation/test_comet.py",

@@ -305,7 +305,8 @@ def _next_steps(results: DemoResults, titles: Mapping[str, str], last: Path) -> 
     return [
         f"What happened: {len(disc)} systems were trained at the same time in {minutes:.1f} minutes; "
         f"right where only context decides: {shares}",
-        f"Look closer:   open {results.report}; translate with: focat translate {last} FILE",
+        f"Look closer:   open {results.report}; translate with: focat translate {last} FILE "
+        "(it knows only the words of its corpus)",
         "Your own data: two text files, one sentence per line, a blank line between documents; "
         "docs/tutorial.md goes on from there",
     ]

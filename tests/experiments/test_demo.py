@@ -99,6 +99,7 @@ def test_it_shows_and_keeps_what_it_made(demo: tuple[Path, Done]) -> None:
     assert what_happened.startswith("What happened: 3 systems were trained at the same time in ")
     assert "base 3" in what_happened
     assert "focat translate demo/runs/s4to4-shift-cd-seed1 FILE" in look_closer
+    assert "only the words of its corpus" in look_closer
     assert "docs/tutorial.md" in own_data
     figures = figures_of(folder)
     assert {name: found["result"]["updates"] for name, found in figures["training"].items()} == {

@@ -129,26 +129,26 @@ def test_windows_are_coloured_by_segment(store: Store) -> None:
     windows = inspect_split(store, "train", WindowSettings(before=2), 4).windows
     source, target = windows[2]
     assert by_style(source) == [
-        ("cyan", f" {ALPHABET} <S> "),  # the separator belongs to the sentence it closes
+        ("cyan", f"{ALPHABET} <S> "),  # the separator belongs to the sentence it closes
         ("magenta", " go on <S> "),
         ("bold green", " ok <E> "),
     ]
-    assert by_style(target) == [("cyan", f" {ALPHABET} <S> "), ("magenta", " los <S> "), ("bold green", " ok <E> ")]
-    assert by_style(windows[3][0]) == [("bold green", " hi <E> ")]
+    assert by_style(target) == [("cyan", f"{ALPHABET} <S> "), ("magenta", " los <S> "), ("bold green", " ok <E> ")]
+    assert by_style(windows[3][0]) == [("bold green", "hi <E> ")]
 
 
 def test_the_current_sentence_stands_out_wherever_it_is(store: Store) -> None:
     windows = inspect_split(store, "train", WindowSettings(before=1, after=1, target_before=0), 4).windows
     source, target = windows[1]
     assert [style for style, _ in by_style(source)] == ["cyan", "bold green", "yellow"]
-    assert by_style(target) == [("bold green", " los <S> "), ("magenta", " ok <E> ")]
+    assert by_style(target) == [("bold green", "los <S> "), ("magenta", " ok <E> ")]
 
 
 @pytest.mark.parametrize(("samples", "shown"), [(0, []), (1, [2]), (2, [1, 3]), (4, [0, 1, 2, 3]), (9, [0, 1, 2, 3])])
 def test_samples_are_spread_over_the_corpus_and_never_repeated(store: Store, samples: int, shown: list[int]) -> None:
     windows = inspect_split(store, "train", WindowSettings(before=0), samples).windows
     sentences = [source for source, _ in (PAIRS[0], PAIRS[1], PAIRS[2], PAIRS[5])]
-    assert [coloured_window(source).plain for source, _ in windows] == [f" {sentences[row]} <E> " for row in shown]
+    assert [coloured_window(source).plain for source, _ in windows] == [f"{sentences[row]} <E> " for row in shown]
 
 
 def test_a_split_where_nothing_fits_has_no_windows_to_show(store: Store) -> None:
@@ -202,6 +202,16 @@ def test_an_error_is_one_line_and_exit_code_2(
     assert run_focat("inspect", *named) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
+
+
+def test_lines_of_a_window_are_indented_where_they_are_broken(
+    store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    show_inspection(inspect_split(store, "train", WindowSettings(before=3), 3))
+    lines = capsys.readouterr().out.partition("window 1\n")[2].splitlines()
+    assert len(lines) > 12  # some are broken
+    assert all(line.startswith("  ") or not line or line.startswith("window ") for line in lines)
 
 
 def test_the_picture_holds_the_windows_and_needs_no_network(store: Store, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """`focat demo` as a user runs it, with too little training to learn anything: what it must not need training for.
 
 What it does need training for is checked on a demo that somebody has run: `FOCAT_DEMO=demo/figures.json pytest
-tests/test_demo.py`, after `focat demo --json demo/figures.json`.
+tests/experiments/test_demo.py`, after `focat demo --json demo/figures.json`.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.text import Text
 
 from focat.analysis.inspection import Inspection, WindowTokens
@@ -56,7 +57,9 @@ def draw_windows(inspection: Inspection, path: Path) -> None:
 
 def _show_windows(console: Console, inspection: Inspection) -> None:
     for i, (source, target) in enumerate(inspection.windows):
-        console.print(f"\n[bold]window {i + 1}[/]", coloured_window(source), coloured_window(target), sep="\n  ")
+        console.print(f"\n[bold]window {i + 1}[/]")
+        for side in (source, target):
+            console.print(Padding(coloured_window(side), (0, 0, 0, 2), expand=False))
 
 
 def _print_titled(console: Console, title: str, text: str) -> None:
@@ -76,5 +79,6 @@ def coloured_window(side: WindowTokens) -> Text:
     tokens = zip(side.segments, side.pieces, strict=True)
     for segment, sentence in itertools.groupby(tokens, key=lambda token: token[0]):
         words = "".join(f" {piece} " if piece.startswith("<") else piece.replace("▁", " ") for _, piece in sentence)
+        words = words if text else words.lstrip(" ")
         text.append(printable(words), "bold green" if segment == side.current else _COLOURS[segment % len(_COLOURS)])
     return text

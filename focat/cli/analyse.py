@@ -19,13 +19,15 @@ def analyse_command(
             help="Folders that `focat train` or `focat import` made; settings to override, as in decoding.beam=8.",
         ),
     ],
-    split: Annotated[TestSplit, typer.Option(help="Of the store they were trained on.")] = "test",
-    source: Annotated[Path | None, opt.file("Or a text of one's own, a line a sentence.")] = None,
+    split: Annotated[TestSplit, typer.Option(help="Which split of the store they were trained on.")] = "test",
+    source: Annotated[Path | None, opt.file("A text in place of the split, one sentence to a line.")] = None,
     target: Annotated[Path | None, opt.file("Its translation, line for line.")] = None,
     documents: opt.DocumentNames = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Whole documents, until so many sentences.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Read whole documents until there are so many sentences.")
+    ] = None,
     analyses: Annotated[
-        str, typer.Option(help="Of attention, losses, robustness and context.")
+        str, typer.Option(help="Which of attention, losses, robustness and context.")
     ] = "attention,losses,robustness,context",
     by: Annotated[AttentionDetail | None, typer.Option(help="Show attention by layer or by head too.")] = None,
     windows: Annotated[str, typer.Option(help="Window sizes, for robustness.")] = "1-6",
@@ -39,7 +41,7 @@ def analyse_command(
     detokenise: Annotated[bool, opt.flag("--detokenise", "Undo the tokenisation of suites.")] = False,
     lowercase: Annotated[bool, opt.flag("--lowercase", "Lower-case suites.")] = False,
     rule: opt.RuleOption = "current-sum",
-    trials: Annotated[int, typer.Option(min=1, help="Of approximate randomisation.")] = 10_000,
+    trials: Annotated[int, typer.Option(min=1, help="Trials of approximate randomisation.")] = 10_000,
     seed: opt.TrialSeed = 12345,
     items: Annotated[Path | None, opt.file("Write the figures of each window and instance, as JSONL.")] = None,
     device: opt.DeviceName = "auto",

@@ -79,7 +79,7 @@ def reproduce_command(
 
 
 def report_command(
-    runs: Annotated[list[str], typer.Argument(metavar="[NAME=]RUN", help="Runs to tell of, the baseline first.")],
+    runs: Annotated[list[str], typer.Argument(metavar="[NAME=]RUN", help="Runs to report on, the baseline first.")],
     output: Annotated[
         Path | None, opt.file("The page; RUN/report.html or report.html if not given.", "--output", "-o")
     ] = None,
@@ -95,9 +95,12 @@ def report_command(
         Path | None, opt.file("The window whose attention is shown: its source, a blank line, its translation.")
     ] = None,
     attention_of: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Whose attention; the last run that sees context if not given.")
+        str | None,
+        typer.Option(metavar="NAME", help="Run whose attention is shown; the last that sees context if not given."),
     ] = None,
-    layer: Annotated[int | None, typer.Option(min=1, help="Of which layer; the last if not given.")] = None,
+    layer: Annotated[
+        int | None, typer.Option(min=1, help="Layer whose attention is shown; the last if not given.")
+    ] = None,
     plots: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Also write all plots here, as PNG and SVG.")
     ] = None,

@@ -24,13 +24,15 @@ def evaluate_command(
     reference: Annotated[Path | None, opt.file("What they are compared with.")] = None,
     source: Annotated[Path | None, opt.file("What is translated; COMET reads it.")] = None,
     documents: opt.DocumentNames = None,
-    split: Annotated[TestSplit, typer.Option(help="Of what the run was prepared from.")] = "test",
+    split: Annotated[
+        TestSplit, typer.Option(help="Which split of the corpora that the run was prepared from.")
+    ] = "test",
     context: opt.ContextOption = None,
     unconstrained: opt.Unconstrained = False,
     window: opt.WindowSize = None,
     beam: opt.Beam = None,
     device: opt.DeviceName = "auto",
-    metrics: Annotated[str, typer.Option(help="Of bleu, chrf, chrf++, ter and comet.")] = "bleu,chrf,ter",
+    metrics: Annotated[str, typer.Option(help="Which of bleu, chrf, chrf++, ter and comet.")] = "bleu,chrf,ter",
     fragments: Annotated[int | None, typer.Option(min=2, help="Also score lines of so many sentences.")] = None,
     lowercase: Annotated[bool, opt.flag("--lowercase", "Lower-case both sides, not for COMET.")] = False,
     tokenize: Annotated[str | None, typer.Option(help="sacrebleu's tokenizer for BLEU; 13a if not given.")] = None,
@@ -38,7 +40,7 @@ def evaluate_command(
         "Unbabel/wmt22-comet-da"
     ),
     comet_context: Annotated[int, typer.Option(min=0, help="Sentences that doc-COMET reads along.")] = 0,
-    output: Annotated[Path | None, opt.file("Keep translations.", "--output", "-o")] = None,
+    output: Annotated[Path | None, opt.file("Where to keep the translations.", "--output", "-o")] = None,
     overwrite: opt.Overwrite = False,
     quiet: opt.Quiet = False,
     json_file: opt.JsonFile = None,
@@ -101,13 +103,15 @@ def compare_command(
     by: Annotated[
         str | None, typer.Option(help="Columns of a suite: phenomenon, distance, suite, or a label of its instances.")
     ] = None,
-    all_pairs: Annotated[bool, opt.flag("--all-pairs", "Not only against the first.")] = False,
-    test: Annotated[SignificanceTest, typer.Option(help="For BLEU, chrF, TER, Disc_avg.")] = "randomisation",
-    correction: Annotated[Correction, typer.Option(help="For multiple comparisons.")] = "holm",
-    trials: Annotated[int, typer.Option(min=1, help="Of randomisation and permutation.")] = 10_000,
-    resamples: Annotated[int, typer.Option(min=2, help="Of the bootstrap.")] = 1_000,
+    all_pairs: Annotated[bool, opt.flag("--all-pairs", "Compare all systems, not only with the first.")] = False,
+    test: Annotated[SignificanceTest, typer.Option(help="Test for BLEU, chrF, TER and Disc_avg.")] = "randomisation",
+    correction: Annotated[Correction, typer.Option(help="Correction for multiple comparisons.")] = "holm",
+    trials: Annotated[int, typer.Option(min=1, help="Trials of randomisation and permutation.")] = 10_000,
+    resamples: Annotated[int, typer.Option(min=2, help="Resamples of the bootstrap.")] = 1_000,
     seed: opt.TrialSeed = 12345,
-    metrics: Annotated[str, typer.Option(help="With --reference: of bleu, chrf, chrf++ and ter.")] = "bleu,chrf,ter",
+    metrics: Annotated[
+        str, typer.Option(help="With --reference: which of bleu, chrf, chrf++ and ter.")
+    ] = "bleu,chrf,ter",
     lowercase: Annotated[bool, opt.flag("--lowercase", "With --reference: lower-case both.")] = False,
     overwrite: opt.OverwriteJson = False,
     quiet: opt.Quiet = False,

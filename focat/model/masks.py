@@ -95,17 +95,20 @@ def packed_masks(
     layers: int,
     queries: PackedSequences,
     keys: PackedSequences,
-    query_sentence: Tensor,
-    key_sentence: Tensor,
+    sentences: tuple[Tensor, Tensor] | None,
     stack: Stack,
     causal: bool = False,
 ) -> list[PackedMask | GatedMask]:
-    """`layer_masks` of packed windows. Sentences are (1, queries) and (1, keys); each query's has a key."""
-    sentences = query_sentence[0].int(), key_sentence[0].int()
-    blocks, same_side = (queries.blocks, keys.blocks), queries is keys
+    """`layer_masks` of packed windows.
+
+    Sentences are (1, queries) and (1, keys); each query's has a key. None where all queries see the window.
+    """
+    query_sentences, key_sentences = (queries.window, keys.window) if sentences is None else map(Tensor.int, sentences)
 
     def mask(local_heads: int) -> PackedMask:
-        return PackedMask(queries.bounds, keys.bounds, *blocks, *sentences, causal, local_heads, same_side)
+        bounds, blocks = (queries.bounds, keys.bounds), (queries.blocks, keys.blocks)
+        own = query_sentences[0], key_sentences[0]
+        return PackedMask(*bounds, *blocks, *own, causal, local_heads, same_side=queries is keys)
 
     if settings.attention == "full":
         return [mask(0)] * layers

@@ -33,7 +33,7 @@ class PackedMask(NamedTuple):
     key_bounds: Tensor  # (windows + 1,) int32
     query_blocks: Tensor  # (blocks, 5) int32, see `packing.cut_blocks`
     key_blocks: Tensor  # (blocks, 5) int32
-    query_sentences: Tensor  # (queries,) int32, equal to those of the keys of the same sentence
+    query_sentences: Tensor  # (queries,) int32, equal to those of the keys of the same sentence; for local heads
     key_sentences: Tensor  # (keys,) int32
     causal: bool  # a query sees no later key; for self-attention
     local_heads: int  # the first so many heads see only the keys of their own sentence

@@ -27,8 +27,8 @@ def encode_packed(
     last_norm: nn.LayerNorm | None,
 ) -> Tensor:
     """The output of the encoder, (1, tokens, width); `last_norm` is behind its last layer."""
-    segments = source.segments
-    masks = packed_masks(settings, len(layers), source, source, segments, segments, "encoder")
+    sentences = None if settings.attention == "full" else (source.segments, source.segments)
+    masks = packed_masks(settings, len(layers), source, source, sentences, "encoder")
     stream = layers[0].self_attention_residual.pre_packed(embedded.x)
     for i, (layer, mask) in enumerate(zip(layers, masks, strict=True)):
         stream = layer.packed(stream, mask, embedded.rope, _following(layers, i, embedded, last_norm))
@@ -46,10 +46,13 @@ def decode_packed(
     last_norm: nn.LayerNorm | None,
 ) -> Tensor:
     """The same of the decoder; `encoded` is the source, (1, source tokens, width)."""
-    opened = opened_segments(target_input)
-    masks = packed_masks(settings, len(layers), target_input, target_input, opened, opened, "decoder", True)
-    distances = target_input.current_segments - opened, source.current_segments - source.segments
-    cross = packed_masks(settings, len(layers), target_input, source, *distances, "decoder")
+    own_sentences = distances = None
+    if settings.attention != "full":
+        opened = opened_segments(target_input)
+        own_sentences = opened, opened
+        distances = target_input.current_segments - opened, source.current_segments - source.segments
+    masks = packed_masks(settings, len(layers), target_input, target_input, own_sentences, "decoder", True)
+    cross = packed_masks(settings, len(layers), target_input, source, distances, "decoder")
     projections = [each.kv_proj for layer in layers for each in layer.source_attentions]
     source_kv = iter(project_source(encoded, projections, settings.heads))
     stream = layers[0].self_attention_residual.pre_packed(embedded.x)

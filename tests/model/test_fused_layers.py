@@ -28,6 +28,25 @@ def draw(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, device=DEVICE, dtype=torch.bfloat16).requires_grad_()
 
 
+def assert_same(
+    fused: tuple[torch.Tensor, ...],
+    plain: tuple[torch.Tensor, ...],
+    used: tuple[int, ...],
+    inputs: list[torch.Tensor],
+) -> None:
+    """Two results of each, and gradients of a sum of those that are used."""
+    factors = torch.randn(2, *plain[0].shape, device=DEVICE)
+    for a, b in zip(fused, plain, strict=True):
+        torch.testing.assert_close(a.float(), b, **CLOSE)
+    found, expected = (
+        torch.autograd.grad(sum((each[i].float() * factors[i]).sum() for i in used), inputs)  # type: ignore[arg-type]
+        for each in (fused, plain)
+    )
+    for a, b in zip(found, expected, strict=True):
+        scale = b.float().abs().max()
+        torch.testing.assert_close(a.float() / scale, b.float() / scale, **CLOSE)
+
+
 USES = [  # with a norm, which comes last; which of the two results are used
     (False, False, (0, 1)),
     (False, False, (0,)),
@@ -69,16 +88,7 @@ def test_sum_dropout_and_normalisation(
     inputs = [x, output, *([] if bias is None else [bias])]
     if with_norm and (post or 1 in used):
         inputs += [norm.weight, norm.bias]
-    factors = torch.randn(2, *total.shape, device=DEVICE)
-    for a, b in zip(fused, plain, strict=True):
-        torch.testing.assert_close(a.float(), b, **CLOSE)
-    found, expected = (
-        torch.autograd.grad(sum((each[i].float() * factors[i]).sum() for i in used), inputs)  # type: ignore[arg-type]
-        for each in (fused, plain)
-    )
-    for a, b in zip(found, expected, strict=True):
-        scale = b.float().abs().max()
-        torch.testing.assert_close(a.float() / scale, b.float() / scale, **CLOSE)
+    assert_same(fused, plain, used, inputs)
 
 
 @needs_kernels
@@ -92,16 +102,7 @@ def test_normalisation_alone(width: int, used: tuple[int, ...]) -> None:
     fused = fused_layers.branch_norm(x, norm)
     plain = x.float(), F.layer_norm(x.float(), (width,), norm.weight, norm.bias)
     assert torch.equal(fused[0], x)
-    torch.testing.assert_close(fused[1].float(), plain[1], **CLOSE)
-    inputs = [x, norm.weight, norm.bias] if 1 in used else [x]
-    factors = torch.randn(2, *x.shape, device=DEVICE)
-    found, expected = (
-        torch.autograd.grad(sum((each[i].float() * factors[i]).sum() for i in used), inputs)  # type: ignore[arg-type]
-        for each in (fused, plain)
-    )
-    for a, b in zip(found, expected, strict=True):
-        scale = b.float().abs().max()
-        torch.testing.assert_close(a.float() / scale, b.float() / scale, **CLOSE)
+    assert_same(fused, plain, used, [x, norm.weight, norm.bias] if 1 in used else [x])
 
 
 @needs_kernels

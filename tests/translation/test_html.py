@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -145,3 +146,11 @@ def test_any_page(tmp_path_factory: pytest.TempPathFactory, pieces: list[str]) -
     if not ({"&amp;", "&eacute;"} & set(pieces) and ("é" in pieces or "&" in page.replace("&amp;", ""))):
         assert found == page
     assert structure(found) == structure(page)
+
+
+@pytest.mark.parametrize("opening", ["<code>", "<span translate=no>", '<p class="notranslate">'])
+def test_thousands_of_elements_that_are_not_closed_take_no_time(tmp_path: Path, opening: str) -> None:
+    page = f"{opening * 20_000}one</code>"
+    start = time.process_time()
+    assert translated(page, "html", tmp_path) == page
+    assert time.process_time() - start < 5  # quadratic time would be more than ten seconds

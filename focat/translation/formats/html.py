@@ -89,11 +89,14 @@ def html_segments(lines: InputLines, options: FormatOptions) -> Iterator[FileSeg
 def markup_segments(found: Sequence[Token], options: FormatOptions, first_line: int = 1) -> Iterator[FileSegment]:
     """The segments of a page, or of a part of one."""
     line = first_line
+    ends = _element_ends(found)
     run: list[Token] = []  # text and inline tags
     position = 0
     while position < len(found):
         token = found[position]
-        end = _element_end(found, position) if _is_kept(token) else position + 1
+        end = position + 1
+        if _is_kept(token):  # if nothing closes it, its opening tag alone, or the rest of the page
+            end = ends.get(position, len(found) if token.name in _SKIPPED else end)
         text = "".join(each.text for each in found[position:end])
         inline = token.kind in ("text", "other") or token.name in _INLINE or token.name in _CODE
         if end > position + 1:  # an element that is left alone is one tag
@@ -138,15 +141,16 @@ def _is_kept(token: Token) -> bool:
     return attributes.get("translate") == "no" or "notranslate" in attributes.get("class", "").split()
 
 
-def _element_end(found: Sequence[Token], start: int) -> int:
-    """Behind the closing tag of an element; if there is none, behind its opening tag, or behind the page."""
-    depth = 0
-    for i in range(start, len(found)):
-        if found[i].name == found[start].name:
-            depth += (found[i].kind == "open") - (found[i].kind == "close")
-            if not depth:
-                return i + 1
-    return len(found) if found[start].name in _SKIPPED else start + 1
+def _element_ends(found: Sequence[Token]) -> dict[int, int]:
+    """Behind the closing tag of each element that has one, by the position of its opening tag."""
+    ends: dict[int, int] = {}
+    opened: dict[str, list[int]] = {}
+    for i, token in enumerate(found):
+        if token.kind == "open":
+            opened.setdefault(token.name, []).append(i)
+        elif token.kind == "close" and opened.get(token.name):
+            ends[opened[token.name].pop()] = i + 1
+    return ends
 
 
 def _declared(token: Token, options: FormatOptions) -> Token:

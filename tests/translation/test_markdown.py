@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -146,3 +147,9 @@ def test_any_file(tmp_path_factory: pytest.TempPathFactory, pieces: list[str], u
     assert structure(found) == structure(text)
     if not upper and not {"\\", "&amp;"} & set(pieces):
         assert found == text
+
+
+def test_thousands_of_notes_that_do_not_end_take_no_time(tmp_path: Path) -> None:
+    start = time.process_time()
+    assert segments_of("one " + "[^" * 60_000, "markdown", tmp_path)
+    assert time.process_time() - start < 5  # quadratic time would be more than ten seconds

@@ -37,7 +37,7 @@ _NUMBER = re.compile(r"(\d{1,9})([.)](?:\s|$))")
 
 
 # notes, attributes and emoji that CommonMark takes for text
-_KEPT = re.compile(r"(\[\^[^\]\s]+\]:?|\{[:#.][^{}\n]*\}|(?<![\w:]):[a-z][a-z0-9_+-]+:(?![\w:])|\A\[[ xX]\](?=\s))")
+_KEPT = re.compile(r"(\[\^[^\[\]\s]+\]:?|\{[:#.][^{}\n]*\}|(?<![\w:]):[a-z][a-z0-9_+-]+:(?![\w:])|\A\[[ xX]\](?=\s))")
 
 Lines = list[tuple[int, int]]
 """Where each line of a block begins and ends in the file."""

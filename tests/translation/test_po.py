@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -274,6 +276,13 @@ class TestPlaceholders:
     @given(*[st.lists(st.sampled_from(["a", " ", "%s", "%d", "{x}", "%%", "\n"])).map("".join)] * 2)
     def test_as_many_as_in_the_source(self, source: str, target: str) -> None:
         assert sorted(placeholders(restore_placeholders(source, target))) == sorted(placeholders(source))
+
+    @pytest.mark.parametrize("target", ["eins " * 5000, "%d" * 5000, ""])
+    def test_thousands_take_no_time(self, target: str) -> None:
+        source = "".join(f" {{{i}}}" for i in range(2000)) + " %s" * 5000
+        start = time.process_time()
+        assert Counter(placeholders(restore_placeholders(source, target))) == Counter(placeholders(source))
+        assert time.process_time() - start < 5  # quadratic time would be half a minute
 
     def test_required(self) -> None:
         (sentence,) = Message("Copy %d files to {0}", "en").sentences

@@ -6,8 +6,10 @@ all in spite of that is mended, so that no program fails over a message.
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection
 
 # Repetitions are bounded where others could share their characters: else a long text would take minutes.
@@ -76,10 +78,7 @@ def restore_placeholders(source: str, target: str, flags: Collection[str] = ()) 
             position += 1  # and not two spaces instead of it
         elif position == len(target):
             kept[-1] = kept[-1].rstrip(" ")
-    mended = "".join([*kept, stray.sub("", target[position:])])
-    for placeholder in dict.fromkeys(wanted):
-        for _ in range(left[placeholder]):
-            mended = _insert(mended, placeholder, source.index(placeholder) / len(source))
+    mended = _insert("".join([*kept, stray.sub("", target[position:])]), source, left)
     mended = _restore_spaces(source, mended)
     return _restore_order(wanted, mended, any(flag in flags for flag in _NUMBERING))
 
@@ -98,16 +97,26 @@ def _restore_spaces(source: str, target: str) -> str:
 
 def _glued_sides(match: re.Match[str]) -> list[str]:
     """On which sides a word begins or ends right beside a placeholder."""
-    text = match.string
-    neighbours = (("before", text[: match.start()][-1:]), ("after", text[match.end() :][:1]))
+    text, (start, end) = match.string, match.span()
+    neighbours = (("before", text[max(start - 1, 0) : start]), ("after", text[end : end + 1]))
     return [side for side, character in neighbours if _WORD.match(character)]
 
 
-def _insert(text: str, placeholder: str, share: float) -> str:
-    """Put a placeholder between two words, after about this share of the text."""
-    ends = [match.end() for match in re.finditer(r"\S+", text)]
-    end = min([0, *ends], key=lambda i: abs(i - share * len(text)))
-    return f"{text[:end]} {placeholder}{text[end:]}" if end else f"{placeholder} {text}".rstrip(" ")
+def _insert(text: str, source: str, missing: Counter[str]) -> str:
+    """Put placeholders between words, each after about the share of the text that it has before it in the source."""
+    ends = [0, *(match.end() for match in re.finditer(r"\S+", text))]
+    added: dict[int, str] = {}
+    for match in _PLACEHOLDER.finditer(source):
+        if missing[match[0]]:
+            missing[match[0]] -= 1
+            wanted = match.start() / len(source) * len(text)
+            i = bisect.bisect_left(ends, wanted)
+            end = min(ends[max(i - 1, 0) : i + 1], key=lambda end: abs(end - wanted))
+            added[end] = f"{added.get(end, '')} {match[0]}"
+    first = added.pop(0, "")
+    cuts = [0, *sorted(added), len(text)]
+    written = "".join(added.get(start, "") + text[start:end] for start, end in itertools.pairwise(cuts))
+    return f"{first[1:]} {written}".rstrip(" ") if first else written
 
 
 def _stray_marks(flags: Collection[str]) -> re.Pattern[str]:
@@ -124,10 +133,12 @@ def _restore_order(wanted: list[str], target: str, number: bool) -> str:
     if [match[0] for match in found] == ordered or Counter(match[0] for match in found) != Counter(ordered):
         return target
     number = number and not any("*" in placeholder for placeholder in ordered)
-    positions = {placeholder: [i for i, each in enumerate(ordered) if each == placeholder] for placeholder in ordered}
+    positions: dict[str, deque[int]] = {}
+    for i, placeholder in enumerate(ordered):
+        positions.setdefault(placeholder, deque()).append(i)
     pieces, end = [], 0
     for i, match in enumerate(found):
-        numbered = f"%{positions[match[0]].pop(0) + 1}${match[0][1:]}"
+        numbered = f"%{positions[match[0]].popleft() + 1}${match[0][1:]}"
         pieces += [target[end : match.start()], numbered if number else ordered[i]]
         end = match.end()
     return "".join([*pieces, target[end:]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -408,3 +409,16 @@ def _split(sentence: str, words: int) -> list[str]:
     """A sentence for two cues, the first of which has so many words."""
     found = sentence.split()
     return [sentence] if len(found) <= words else [" ".join(found[:words]), " ".join(found[words:])]
+
+
+def test_a_sentence_of_thousands_of_words_over_two_cues_takes_no_time(tmp_path: Path) -> None:
+    path = tmp_path / "film.srt"
+    path.write_text(srt("and then", "it went on, " * 800 + "and on."))
+    (segment,) = [segment for segment in read_segments(InputLines(path), "srt", FormatOptions()) if segment.sentences]
+    (sentence,) = map(as_input, segment.sentences)
+    start = time.process_time()
+    spans = word_spans(sentence.text)
+    alignment = WordAlignment(spans, spans, np.eye(len(spans)))
+    found = segment.write([Translation(sentence.text, sentence.text.upper(), alignment=alignment)])
+    assert time.process_time() - start < 5  # words by words by words would be minutes
+    assert [word for word in found.split() if word.isupper()] == sentence.text.upper().split()

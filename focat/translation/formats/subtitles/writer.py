@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+
+import numpy as np
 
 from focat.translation.formats.segments import SubtitleOptions
 from focat.translation.formats.subtitles.cues import Cue, Piece, Syntax, Utterance, split_lines
@@ -230,6 +233,8 @@ def _belongs(
     part_of = [  # of each source word
         next((i for i, (_, _, end) in enumerate(spans) if start < end), len(spans) - 1) for start, _ in alignment.source
     ]
+    by_part = np.stack([alignment.weights[:, np.equal(part_of, i)].sum(1) for i in range(len(spans))], 1)
+    ends = [end for _, end in alignment.target]
     found: list[list[float]] = []
     position = 0
     for word in words:
@@ -237,11 +242,12 @@ def _belongs(
         while start < len(translation.text) and translation.text[start].isspace():
             start += 1
         position = start + len(word.shown)
-        shares = [0.0] * len(spans)
-        for (a, b), row in zip(alignment.target, alignment.weights, strict=True):
-            overlap = max(0, min(b, position) - max(a, start))
-            for i, weight in zip(part_of, row, strict=True):
-                shares[i] += overlap * float(weight)
-        total = sum(shares)
-        found.append([share / total for share in shares] if total else [1 / len(spans)] * len(spans))
+        shares = np.zeros(len(spans))
+        for j in range(bisect.bisect_right(ends, start), len(ends)):
+            begin, end = alignment.target[j]
+            if begin >= position:
+                break
+            shares += (min(end, position) - max(begin, start)) * by_part[j]
+        total = shares.sum()
+        found.append((shares / total).tolist() if total else [1 / len(spans)] * len(spans))
     return found

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -77,15 +78,18 @@ def align_words(
     """
     pairs = [(list(tokens), list(translated)) for tokens, translated in chunks]
     source_words, target_words = word_spans(source), word_spans(target)
-    of_source = _shares(tokenizer.source, source, source_words, [t for tokens, _ in pairs for t in tokens])
-    of_target = _shares(tokenizer.target, target, target_words, [t for _, tokens in pairs for t in tokens])
+    source_tokens, target_tokens = ([t for pair in pairs for t in pair[side]] for side in (0, 1))
+    source_ends, source_word_ends = _ends(tokenizer.source, source, source_words, source_tokens)
+    target_ends, target_word_ends = _ends(tokenizer.target, target, target_words, target_tokens)
     weights = np.zeros((len(target_words), len(source_words)))
+    sizes = np.zeros((len(target_words), 1))  # tokens of each target word
     row = column = 0
-    for tokens, translated in pairs:
-        rows, columns = slice(row, row + len(translated)), slice(column, column + len(tokens))
-        weights += of_target[rows].T @ _token_attention(model, tokens, translated) @ of_source[columns]
-        row, column = rows.stop, columns.stop
-    sizes = of_target.sum(0)[:, None]  # tokens of each target word
+    for tokens, translated in pairs:  # (tokens, words) of a whole long sentence would fill the memory
+        of_target = _shares(target_ends[row : row + len(translated) + 1], target_word_ends)
+        of_source = _shares(source_ends[column : column + len(tokens) + 1], source_word_ends)
+        weights += of_target.T @ _token_attention(model, tokens, translated) @ of_source
+        sizes += of_target.sum(0)[:, None]
+        row, column = row + len(translated), column + len(tokens)
     weights /= np.where(sizes > 0, sizes, 1.0)
     _align_equal_words(weights, [source[a:b] for a, b in source_words], [target[a:b] for a, b in target_words])
     return WordAlignment(source_words, target_words, _balance(weights))
@@ -116,17 +120,22 @@ def _balance(weights: Weights) -> Weights:
     return weights
 
 
-def _shares(vocabulary: Vocabulary, text: str, words: Sequence[Span], tokens: Sequence[int]) -> Weights:
-    """(tokens, words): which share of each token's text lies in each word. White space does not count.
+def _ends(
+    vocabulary: Vocabulary, text: str, words: Sequence[Span], tokens: Sequence[int]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Where tokens and words end, (tokens + 1,) and (words + 1,), each after a zero. White space does not count.
 
     Both are laid side by side by their lengths in UTF-8, because a token may be a part of a character.
     """
     sizes = [len(vocabulary.normalise(text[start:end]).encode()) for start, end in words]
     word_ends, token_ends = np.cumsum([0, *sizes]), np.cumsum([0, *map(vocabulary.text_bytes, tokens)])
-    if not word_ends[-1] or not token_ends[-1]:
-        return np.zeros((len(tokens), len(words)))
-    scaled = token_ends * (word_ends[-1] / token_ends[-1])  # differs from one where a piece is unknown
-    overlap = np.minimum(scaled[1:, None], word_ends[1:]) - np.maximum(scaled[:-1, None], word_ends[:-1])
+    # the lengths differ where a piece is unknown
+    return token_ends * (word_ends[-1] / max(token_ends[-1], 1)), word_ends
+
+
+def _shares(token_ends: NDArray[Any], word_ends: NDArray[Any]) -> Weights:
+    """(tokens, words): which share of each token's text lies in each word."""
+    overlap = np.minimum(token_ends[1:, None], word_ends[1:]) - np.maximum(token_ends[:-1, None], word_ends[:-1])
     overlap = np.clip(overlap, 0, None)
     total = overlap.sum(1, keepdims=True)
     shares: Weights = overlap / np.where(total > 0, total, 1.0)

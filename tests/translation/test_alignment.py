@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import pairwise
 
 import numpy as np
@@ -115,6 +116,18 @@ def test_by_position() -> None:
     assert found.weights.tolist() == [[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]]
     assert positional_alignment("a b", "a b").weights.tolist() == [[1, 0], [0, 1]]
     assert positional_alignment("", "x").weights.shape == (1, 0)
+
+
+def test_the_tokens_of_a_very_long_sentence_do_not_fill_the_memory(model: Model) -> None:
+    source, target = "a b c d " * 500, "e f g h " * 500
+    vocabularies = model.tokenizer.source, model.tokenizer.target
+    tokens = [vocabulary.encode(text) for vocabulary, text in zip(vocabularies, (source, target), strict=True)]
+    chunks = [[part[i : i + 20] for part in tokens] for i in range(0, max(map(len, tokens)), 20)]
+    tracemalloc.start()
+    align_words(model.models[0], model.tokenizer, source, target, chunks)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 45 << 20  # five tables of words by words; with tables of all tokens it was 65 million
 
 
 def test_words_of_a_very_long_sentence_are_taken_together() -> None:

@@ -136,7 +136,7 @@ class _AddDropoutNorm(torch.autograd.Function):
         rows = x.numel() // width
         total = x.view_as(x) if output is None else torch.empty_like(x)
         normalised = torch.empty_like(x) if norm else total
-        kept = x.new_empty(x.shape if dropout else 0, dtype=torch.bool)
+        kept = x.new_empty(rows * width // 4 if dropout else 0, dtype=torch.uint8)  # four entries in a byte
         mean, inverse_deviation = x.new_empty(2, rows if norm else 0, dtype=torch.float32)
         layer_kernels.sum_and_norm[(-(-rows // _ROWS),)](
             x, output, bias, weight, norm_bias, total, normalised, kept, mean, inverse_deviation, _seed(x, rate), rows,

@@ -1,7 +1,7 @@
 """The Triton kernels of `fused_layers`. A program takes a few rows.
 
-Random numbers come four at a time, one for each quarter of the columns. Where their number is no power of two, columns
-up to the next one are outside.
+Random numbers come four at a time, one for each quarter of the columns; whether dropout keeps the four entries is in
+the lowest bits of a byte. Where the number of columns is no power of two, those up to the next one are outside.
 """
 
 from __future__ import annotations
@@ -22,8 +22,14 @@ def _is_kept(random, threshold):  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def _of_column(vector, place, column, inside):  # type: ignore[no-untyped-def]
+    """A vector's entries for all rows: each thread reads its own, so that none are passed between threads."""
+    return tl.load(vector + place * 0 + column[None, :], mask=inside, other=0.0).to(tl.float32)
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def _add_part(  # type: ignore[no-untyped-def]
-    x, output, bias, total, kept, place, column, inside, real, random, threshold, scale,
+    x, output, bias, total, place, column, inside, keep, scale,
     DROPOUT: tl.constexpr, BIAS: tl.constexpr, TOTAL: tl.constexpr, OUTPUT: tl.constexpr,
 ):  # fmt: skip
     """Store one quarter of the columns of the sum, if it is needed; return it as it is stored."""
@@ -31,10 +37,8 @@ def _add_part(  # type: ignore[no-untyped-def]
     if OUTPUT:
         value = tl.load(output + place, mask=inside, other=0.0).to(tl.float32)
         if BIAS:
-            value += tl.load(bias + column, mask=real, other=0.0).to(tl.float32)[None, :]
+            value += _of_column(bias, place, column, inside)
         if DROPOUT:
-            keep = _is_kept(random, threshold)
-            tl.store(kept + place, keep, mask=inside)
             value = tl.where(keep, value * scale, 0.0)
         added += value
     rounded = added.to(x.dtype.element_ty)
@@ -45,10 +49,10 @@ def _add_part(  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def _norm_part(  # type: ignore[no-untyped-def]
-    part, weight, bias, normalised, place, column, inside, real, mean, inverse_deviation
+    part, weight, bias, normalised, place, column, inside, mean, inverse_deviation
 ):
-    scaled = (part - mean) * inverse_deviation * tl.load(weight + column, mask=real, other=0.0)[None, :]
-    scaled += tl.load(bias + column, mask=real, other=0.0)[None, :]
+    scaled = (part - mean) * inverse_deviation * _of_column(weight, place, column, inside)
+    scaled += _of_column(bias, place, column, inside)
     tl.store(normalised + place, scaled.to(normalised.dtype.element_ty), mask=inside)
 
 
@@ -66,21 +70,22 @@ def sum_and_norm(  # type: ignore[no-untyped-def]
     first, second, third, fourth = row[:, None], row[:, None], row[:, None], row[:, None]
     if DROPOUT:
         first, second, third, fourth = _random(seed, row, column, QUARTER, ROUNDS)
-    a = _add_part(
-        x, output, output_bias, total, kept, place, column, inside, real, first, threshold, scale, DROPOUT, BIAS, TOTAL,
+        first, second = _is_kept(first, threshold), _is_kept(second, threshold)
+        third, fourth = _is_kept(third, threshold), _is_kept(fourth, threshold)
+        bits = first.to(tl.uint8) | second.to(tl.uint8) << 1 | third.to(tl.uint8) << 2 | fourth.to(tl.uint8) << 3
+        tl.store(kept + row[:, None] * QUARTER + column[None, :], bits, mask=inside)
+    a = _add_part(x, output, output_bias, total, place, column, inside, first, scale, DROPOUT, BIAS, TOTAL, OUTPUT)
+    b = _add_part(
+        x, output, output_bias, total, place + QUARTER, column + QUARTER, inside, second, scale, DROPOUT, BIAS, TOTAL,
         OUTPUT,
     )  # fmt: skip
-    b = _add_part(
-        x, output, output_bias, total, kept, place + QUARTER, column + QUARTER, inside, real, second, threshold,
-        scale, DROPOUT, BIAS, TOTAL, OUTPUT,
-    )  # fmt: skip
     c = _add_part(
-        x, output, output_bias, total, kept, place + 2 * QUARTER, column + 2 * QUARTER, inside, real, third, threshold,
-        scale, DROPOUT, BIAS, TOTAL, OUTPUT,
+        x, output, output_bias, total, place + 2 * QUARTER, column + 2 * QUARTER, inside, third, scale, DROPOUT, BIAS,
+        TOTAL, OUTPUT,
     )  # fmt: skip
     d = _add_part(
-        x, output, output_bias, total, kept, place + 3 * QUARTER, column + 3 * QUARTER, inside, real, fourth,
-        threshold, scale, DROPOUT, BIAS, TOTAL, OUTPUT,
+        x, output, output_bias, total, place + 3 * QUARTER, column + 3 * QUARTER, inside, fourth, scale, DROPOUT, BIAS,
+        TOTAL, OUTPUT,
     )  # fmt: skip
     if NORM:
         sums = tl.sum(tl.where(inside, a + b + c + d, 0.0), 1)
@@ -88,15 +93,14 @@ def sum_and_norm(  # type: ignore[no-untyped-def]
         squares = (a - mean) * (a - mean) + (b - mean) * (b - mean)
         squares += (c - mean) * (c - mean) + (d - mean) * (d - mean)
         squares = tl.where(inside, squares, 0.0)
-        inverse = tl.rsqrt(tl.sum(squares, 1) / (4 * QUARTER) + epsilon)
+        inverse = tl.rsqrt(tl.sum(squares, 1) / (4 * QUARTER) + epsilon)[:, None]
         if STATISTICS:  # the backward pass needs them
-            tl.store(means + row, tl.sum(mean, 1), mask=row < rows)
-            tl.store(inverse_deviations + row, inverse, mask=row < rows)
-        inverse = inverse[:, None]
-        _norm_part(a, weight, bias, normalised, place, column, inside, real, mean, inverse)
-        _norm_part(b, weight, bias, normalised, place + QUARTER, column + QUARTER, inside, real, mean, inverse)
-        _norm_part(c, weight, bias, normalised, place + 2 * QUARTER, column + 2 * QUARTER, inside, real, mean, inverse)
-        _norm_part(d, weight, bias, normalised, place + 3 * QUARTER, column + 3 * QUARTER, inside, real, mean, inverse)
+            tl.store(means + row[:, None], mean, mask=(row < rows)[:, None])
+            tl.store(inverse_deviations + row[:, None], inverse, mask=(row < rows)[:, None])
+        _norm_part(a, weight, bias, normalised, place, column, inside, mean, inverse)
+        _norm_part(b, weight, bias, normalised, place + QUARTER, column + QUARTER, inside, mean, inverse)
+        _norm_part(c, weight, bias, normalised, place + 2 * QUARTER, column + 2 * QUARTER, inside, mean, inverse)
+        _norm_part(d, weight, bias, normalised, place + 3 * QUARTER, column + 3 * QUARTER, inside, mean, inverse)
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
@@ -147,17 +151,22 @@ def sum_and_norm_backward(  # type: ignore[no-untyped-def]
             change += _read_gradient(total_gradient, second_total_gradient, place, inside, SECOND_TOTAL)
         tl.store(x_gradient + place, change.to(x_gradient.dtype.element_ty), mask=inside)
         if DROPOUT:
-            change = tl.where(tl.load(kept + place, mask=inside, other=0), change * scale, 0.0)
+            quarter: tl.constexpr = WIDTH // 4
+            together: tl.constexpr = 8 if quarter % 8 == 0 else 1  # bytes for a thread, as many as it has entries
+            own = tl.max_contiguous(column % quarter, together)
+            bits = tl.load(kept + row[:, None] * quarter + own[None, :], mask=inside, other=0)
+            keep = (bits >> (column // quarter)[None, :] & 1) != 0
+            change = tl.where(keep, change * scale, 0.0)
         if OUTPUT:
             tl.store(output_gradient + place, change.to(output_gradient.dtype.element_ty), mask=inside)
         if BIAS:
             of_bias += tl.where(inside, change, 0.0)
-    own = sums + tl.program_id(0) * (3 * WIDTH) + column
+    place = sums + tl.program_id(0) * (3 * WIDTH) + column
     if NORM:
-        tl.store(own, tl.sum(of_weight, 0), mask=real)
-        tl.store(own + WIDTH, tl.sum(of_norm, 0), mask=real)
+        tl.store(place, tl.sum(of_weight, 0), mask=real)
+        tl.store(place + WIDTH, tl.sum(of_norm, 0), mask=real)
     if BIAS:
-        tl.store(own + 2 * WIDTH, tl.sum(of_bias, 0), mask=real)
+        tl.store(place + 2 * WIDTH, tl.sum(of_bias, 0), mask=real)
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]

@@ -6,6 +6,7 @@ the clipboard, and characters that reverse the order of those around them.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TextIO
 
@@ -26,3 +27,10 @@ def printable(text: str) -> str:
 def print_line(text: object, file: TextIO | None = None) -> None:
     """Print one line for people, to standard output if no file is given."""
     print(printable(str(text)).replace("\n", "␤"), file=file or sys.stdout)
+
+
+def discard_output(stream: TextIO) -> None:
+    """Let a stream take whatever is written to it from now on; nobody reads it any more, so that writing fails."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())  # what is still in its buffer goes there too
+    os.close(nowhere)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TextIO
+from contextlib import contextmanager, suppress
+from typing import TextIO, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as LiveDisplay
 
-from focat.printing import printable
+from focat.printing import discard_output, printable
 
 _REFRESH_SECONDS = 0.1  # of a live bar
 _LINE_SECONDS = 10.0  # between the lines of a pipe
@@ -82,12 +83,43 @@ class Bar:
         return f", {hours}:{minutes:02}:{seconds:02} left" if hours else f", {minutes}:{seconds:02} left"
 
 
+class _WhileRead(io.TextIOBase):
+    """A stream that may lose its reader, as when a terminal is closed: work whose progress it shows goes on."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._out.encoding
+
+    def isatty(self) -> bool:
+        return self._out.isatty()
+
+    def write(self, text: str) -> int:
+        with self._reader_may_leave():
+            self._out.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with self._reader_may_leave():
+            self._out.flush()
+
+    @contextmanager
+    def _reader_may_leave(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:
+            with suppress(OSError):  # it may have no file
+                discard_output(self._out)
+
+
 class Progress:
     """Where progress is shown: standard error, so that results can be piped."""
 
     def __init__(self, out: TextIO | None = sys.stderr) -> None:
-        self._out = out
-        self._console = None if out is None else Console(file=out, force_terminal=out.isatty())
+        self._out = None if out is None else cast(TextIO, _WhileRead(out))
+        self._console = None if self._out is None else Console(file=self._out, force_terminal=self._out.isatty())
         self._status_shown = False  # whether the terminal's last line is a status
 
     def log(self, text: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import gc
-import os
 import sys
 from collections.abc import Callable
 from typing import Annotated, Any, NoReturn
@@ -15,7 +14,7 @@ from focat._version import __version__
 from focat.cli import analyse, data, experiments, interop, measure, quality, serve, system, training, translate
 from focat.errors import FocatError, ParameterError
 from focat.hardware import limit_spinning
-from focat.printing import print_line
+from focat.printing import discard_output, print_line
 
 app = typer.Typer(
     name="focat",
@@ -74,9 +73,8 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # the reader of our output has closed it, as `| head` does
-        nowhere = os.open(os.devnull, os.O_WRONLY)
         for stream in filter(None, (sys.stdout, sys.stderr)):
-            os.dup2(nowhere, stream.fileno())  # or the interpreter would flush into the closed pipe at exit
+            discard_output(stream)  # or the interpreter would flush into the closed pipe at exit
         sys.exit(0)
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:

@@ -16,8 +16,14 @@ class Interrupted(Exception):
         self.exit_code = 128 + number
 
 
+def ending_signals() -> list[signal.Signals]:
+    """SIGTERM, and SIGHUP, the end of the terminal, unless that is ignored, as it is behind `nohup`."""
+    ignores_hangup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    return [signal.SIGTERM] if ignores_hangup else [signal.SIGTERM, signal.SIGHUP]
+
+
 class StopSignals:
-    """SIGTERM and Ctrl-C stop training after the current update; a second Ctrl-C stops at once."""
+    """Ctrl-C, SIGTERM and the end of the terminal stop training after the current update; a second Ctrl-C at once."""
 
     def __init__(self) -> None:
         self.received: int | None = None  # number of the signal
@@ -31,7 +37,7 @@ class StopSignals:
                 raise KeyboardInterrupt
             self.received = number
 
-        before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+        before = {number: signal.signal(number, handle) for number in (signal.SIGINT, *ending_signals())}
         try:
             yield
         finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import signal
 import time
 from dataclasses import replace
 from itertools import islice
@@ -30,7 +29,7 @@ from focat.training.validation import Sample, bleu
 from focat.windows.batch import Batch
 from focat.windows.corpus_windows import cut_windows, gather_batch
 from tests.training.launcher import Launcher
-from tests.training.runs import Workspace, last_checkpoint, records, same_tensors, weights_of, without_time
+from tests.training.runs import Workspace, last_checkpoint, records, same_tensors, weights_of
 
 
 def copied(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -92,26 +91,6 @@ def test_figures_can_be_written_to_a_file(workspace: Workspace) -> None:
     assert state["update"] == 4
     assert state["finished"] is True
     assert [update for update, _ in state["validations"]] == [4]
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signal_stops_after_saving_and_the_same_command_resumes(workspace: Workspace, number: int, code: int) -> None:
-    settings = ("training.budget.updates=60", "training.validate_every=30", "training.log_every=7")
-    command = workspace.start(*settings)
-    while command.running() and "update      7" not in command.output:
-        time.sleep(0.002)
-    command.send(number)
-    assert command.wait() == code
-    stopped_at = int(last_checkpoint(workspace.run).name)
-    assert 7 <= stopped_at < 60
-    assert f"stopped at update {stopped_at}, and saved; the same command goes on from there" in command.output
-    assert "Traceback" not in command.output
-
-    assert f"resuming from update {stopped_at}\n" in workspace.train(*settings)
-    uninterrupted = workspace.folder / "uninterrupted"
-    workspace.train(*settings, f"training.output_dir={uninterrupted}")
-    assert same_tensors(weights_of(workspace.run), weights_of(uninterrupted))
-    assert without_time(records(workspace.run)) == without_time(records(uninterrupted))
 
 
 def test_packed_batches_are_resumed_in_the_same_order(workspace: Workspace) -> None:

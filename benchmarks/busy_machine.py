@@ -6,7 +6,12 @@
 Every measurement is a `focat train` of its own; its figure is the median of the tokens/s in its log, without the first
 lines. `spinning` is training with OpenMP's own settings, as before focat set any: a thread on each core, which spins
 while it waits for the others. `focat` is training as focat sets it up (`limit_spinning` in focat/hardware.py). `demo`
-is three trainings at the same time that share the cores, as those of `focat demo`; their tokens/s are added up.
+is three trainings at the same time that share the cores, each in a session of its own, as those of `focat demo`; their
+tokens/s are added up. `together` is the same three in one session, as `focat demo` had them before.
+
+Linux shares the cores among sessions first (autogroups), then among the threads of a session. The busy processes are in
+the session of the benchmark, as if started in the same terminal; with --terminals each has its own.
+
 Measurements of all kinds take turns, and the table gives medians over the rounds, so that a machine whose speed varies
 favours none of them. With each measurement stands the share of the machine that processes took which are no part of it
 (Linux): a figure means little where that is more than a few per cent.
@@ -55,6 +60,7 @@ class Kind:
 
     variables: dict[str, str]
     processes: int = 1
+    sessions: bool = False  # each process has a session of its own
 
 
 def main() -> None:
@@ -65,7 +71,8 @@ def main() -> None:
     kinds = {
         "spinning": Kind({**threads, "GOMP_SPINCOUNT": "300000"}),  # libgomp's number, if none is given
         "focat": Kind({}),
-        "demo": Kind({"OMP_NUM_THREADS": str(share_of_cores(_DEMO))}, _DEMO),
+        "demo": Kind({"OMP_NUM_THREADS": str(share_of_cores(_DEMO))}, _DEMO, sessions=True),
+        "together": Kind({"OMP_NUM_THREADS": str(share_of_cores(_DEMO))}, _DEMO),
     }
     for other in options.other:
         name, _, variables = other.partition(":")
@@ -80,7 +87,7 @@ def main() -> None:
             for name, kind in kinds.items():
                 for condition, loops in (("alone", 0), ("busy", options.loops)):
                     before, began = _seconds_of_others(), time.monotonic()
-                    with _busy(loops):
+                    with _busy(loops, options.terminals):
                         rate = _tokens_per_second(store, kind, options.updates)
                     seconds = (time.monotonic() - began) * (os.cpu_count() or 1)
                     others = (_seconds_of_others() - before) / seconds
@@ -96,9 +103,10 @@ def main() -> None:
 
 
 @contextmanager
-def _busy(loops: int) -> Iterator[None]:
-    """Run so many processes that never rest."""
-    running = [subprocess.Popen([sys.executable, "-c", _BUSY_LOOP]) for _ in range(loops)]
+def _busy(loops: int, sessions: bool) -> Iterator[None]:
+    """Run so many processes that never rest, each in a session of its own or all in this one."""
+    command = [sys.executable, "-c", _BUSY_LOOP]
+    running = [subprocess.Popen(command, start_new_session=sessions) for _ in range(loops)]
     try:
         yield
     finally:
@@ -132,7 +140,11 @@ def _tokens_per_second(store: Path, kind: Kind, updates: int) -> float:
                 *(f"training.validate_every={updates + 1}", "training.log_samples=0", "training.save_minutes=1000"),
             ]
             command = [sys.executable, "-m", "focat", "train", "focat:demo", *settings]
-            running.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
+            running.append(
+                subprocess.Popen(
+                    command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=kind.sessions
+                )
+            )
         for process in running:
             _, errors = process.communicate()
             if process.returncode:
@@ -152,7 +164,8 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cores", type=int, default=min(2, cores()))
     parser.add_argument("--loops", type=int, default=2)
-    parser.add_argument("--without", action="append", default=[], help="spinning, focat or demo: not to measure")
+    parser.add_argument("--without", action="append", default=[], help="a kind that is not to be measured")
+    parser.add_argument("--terminals", action="store_true", help="start each busy process in a session of its own")
     parser.add_argument("--other", action="append", default=[], help="NAME:VARIABLE=VALUE,…: more to measure")
     parser.add_argument("--json", help="also write every measurement to this file")
     return parser

@@ -25,7 +25,7 @@ from focat.experiments.tasks import SystemTasks, all_tasks
 from focat.files import disk_errors
 from focat.hardware import share_of_cores
 from focat.progress import Progress
-from focat.training.signals import Interrupted
+from focat.training.signals import Interrupted, ending_signals
 
 EXIT_FAILED, EXIT_UNFINISHED = 1, 3
 _SIGNAL_INTERVAL = 0.5  # seconds between signals to training, which may not have installed its handler yet
@@ -34,7 +34,7 @@ _THREADS = "OMP_NUM_THREADS"
 
 
 class Terminated(BaseException):
-    """SIGTERM arrived outside of training, which would have saved first."""
+    """SIGTERM or SIGHUP arrived outside of training, which would have saved first."""
 
 
 class Deadline:
@@ -56,19 +56,20 @@ class Deadline:
         return None if self._end is None else max(0.0, (self._end - time.monotonic()) / 60)
 
     @contextmanager
-    def handle_sigterm(self) -> Iterator[None]:
-        """SIGTERM ends the session: at once, or as soon as training has saved."""
+    def handle_signals(self) -> Iterator[None]:
+        """SIGTERM and the end of the terminal end the session: at once, or as soon as training has saved."""
 
         def handler(number: int, _: FrameType | None) -> None:
             self.signal = number
             if not self._training:
                 raise Terminated
 
-        before = signal.signal(signal.SIGTERM, handler)
+        before = {number: signal.signal(number, handler) for number in ending_signals()}
         try:
             yield
         finally:
-            signal.signal(signal.SIGTERM, before)
+            for number, earlier in before.items():
+                signal.signal(number, earlier)
 
     @contextmanager
     def interrupt_training(self) -> Iterator[None]:
@@ -150,7 +151,7 @@ def run_sequential(
     outcome = SessionOutcome()
     total = sum(len(selected_steps(tasks, only)) for tasks in systems)
     number = 0
-    with deadline.handle_sigterm():
+    with deadline.handle_signals():
         try:
             for tasks in systems:
                 steps = selected_steps(tasks, only)
@@ -234,7 +235,7 @@ def run_parallel(
     waiting = [t for t in systems if any(t.result(step) is None for step in selected_steps(t, only))]
     running: dict[int, _Worker] = {}  # by index of the device
     environments = [_environment(device, len(devices)) for device in devices]
-    with deadline.handle_sigterm():
+    with deadline.handle_signals(), _suspended_together(running):
         try:
             while waiting or running:
                 for device, worker in list(running.items()):
@@ -281,8 +282,36 @@ def _environment(device: str | None, processes: int) -> dict[str, str]:
     return {_THREADS: str(share_of_cores(processes)), **os.environ}  # a user's own choice stays
 
 
+@contextmanager
+def _suspended_together(running: Mapping[int, _Worker]) -> Iterator[None]:
+    """Suspend and continue the processes with this one: Ctrl-Z does not reach them in their sessions."""
+
+    def send(number: int) -> None:
+        for worker in running.values():
+            worker.process.send_signal(number)
+
+    def suspend(*_: object) -> None:
+        send(signal.SIGSTOP)
+        try:
+            os.kill(os.getpid(), signal.SIGSTOP)  # returns when this process is continued, maybe to be ended
+        finally:
+            send(signal.SIGCONT)
+
+    before = signal.getsignal(signal.SIGTSTP)
+    if before == signal.SIG_DFL:
+        signal.signal(signal.SIGTSTP, suspend)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTSTP, before)
+
+
 class _Worker:
-    """A process that runs one system; its output is passed on with the system's name in front."""
+    """A process that runs one system; its output is passed on with the system's name in front.
+
+    It has a session of its own. Linux shares the cores evenly among sessions first (autogroups), so that each system is
+    trained as fast beside other programs as if it had been started in a terminal of its own.
+    """
 
     def __init__(
         self,
@@ -305,6 +334,7 @@ class _Worker:
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,
+            start_new_session=True,
         )
         self._reader = threading.Thread(target=self._read, args=(progress,), daemon=True)
         self._reader.start()

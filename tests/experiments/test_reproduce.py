@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import signal
+import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +228,44 @@ def test_systems_in_processes_of_their_own(finished: Path, tmp_path: Path, launc
     for step in ("train", "contrast.deixis", "analyse"):
         one, other = (json.loads((f / "results" / f"base.1.{step}.json").read_text()) for f in (out, finished / "out"))
         assert one["result"] == other["result"]
+
+
+def test_ctrl_z_suspends_systems_that_are_trained_at_the_same_time(tmp_path: Path, launcher: Launcher) -> None:
+    """They are in sessions of their own, where the terminal does not reach them."""
+    many = ("budget.updates=100000", "--jobs", "2", "--only", "base")
+    command = start(launcher, write_plan(tmp_path), tmp_path / "out", *many)
+
+    def states() -> set[str]:
+        shown = subprocess.run(
+            ["ps", "-o", "stat=", "-p", f"{command.pid},{worker}"], stdout=subprocess.PIPE, text=True
+        )
+        return {state[0] for state in shown.stdout.split()}
+
+    try:
+        while command.running() and "base-seed1 |" not in command.output:
+            time.sleep(0.01)
+        worker = int(subprocess.check_output(["pgrep", "-P", str(command.pid)], text=True))
+        assert os.getsid(worker) == worker
+        command.send(signal.SIGTSTP)
+        waits_until(lambda: states() == {"T"})
+        command.send(signal.SIGCONT)
+        waits_until(lambda: "T" not in states())
+        command.send(signal.SIGTSTP)
+        waits_until(lambda: states() == {"T"})
+        for number in (signal.SIGHUP, signal.SIGCONT):  # as if the terminal were closed now
+            command.send(number)
+        assert command.wait() == 128 + signal.SIGHUP
+        assert not states()
+    finally:
+        command.send(signal.SIGKILL)
+        command.wait()
+
+
+def waits_until(condition: Callable[[], bool]) -> None:
+    late = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < late
+        time.sleep(0.01)
 
 
 def test_two_at_once_in_one_folder_are_refused(finished: Path, launcher: Launcher) -> None:

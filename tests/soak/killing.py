@@ -1,7 +1,8 @@
 """Kills commands at random moments and runs them again, until they end: the result must be that of undisturbed ones.
 
 Half of the kills come at a random moment of the time that the undisturbed command took, most of them by signal 9, some
-by SIGTERM or SIGINT; the other half before a random step on the disk (a file opened for writing, a rename, a deletion).
+by SIGTERM, SIGINT or SIGHUP; the other half before a random step on the disk (a file opened for writing, a rename, a
+deletion).
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ _PLANTED = {  # files of the user, beside what the command writes, with names mu
     "out.unfinished": "mine",
     "checkpoints/0000001/weights.safetensors": "mine",
 }
-_STOPPED = (128 + signal.SIGTERM, 128 + signal.SIGINT, -signal.SIGTERM, -signal.SIGINT, 3)
+_ASKED = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
+_STOPPED = (3, *(128 + number for number in _ASKED), *(-number for number in _ASKED))
 
 
 def kill_case(
@@ -113,7 +115,7 @@ class _Session:
                 die_at = self._draw.randint(1, max(1, steps))
             elif attempt < 5:
                 moment = self._draw.uniform(0, duration)
-                how = self._draw.choice((signal.SIGKILL,) * 4 + (signal.SIGTERM, signal.SIGINT))
+                how = self._draw.choice((signal.SIGKILL,) * 4 + _ASKED)
             children = self._start(folder, None, die_at)
             if moment is not None:
                 self._signal(children, moment, how)

@@ -111,6 +111,7 @@ def read_json_object(path: Path, remedy: str) -> dict[str, Any]:
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a new folder that replaces `path` when the block ends, and is deleted if the block raises."""
+    path = behind_link(path)  # which is replaced, not the link
     partial = path.with_name(path.name + PARTIAL_SUFFIX)
     older = path.with_name(f"{path.name}.older{PARTIAL_SUFFIX}")
     try:
@@ -137,9 +138,12 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 def delete_folder(path: Path) -> None:
-    """Delete a folder so that an interruption never leaves half of it under its own name."""
+    """Delete a folder so that an interruption never leaves half of it under its own name; of a link, the link alone."""
     older = path.with_name(f"{path.name}.older{PARTIAL_SUFFIX}")
     with disk_errors(path):
+        if path.is_symlink():
+            path.unlink()
+            return
         shutil.rmtree(older, ignore_errors=True)
         path.rename(older)
         shutil.rmtree(older, ignore_errors=True)

@@ -140,7 +140,7 @@ def _own_manifest(store: Path) -> dict[str, Any] | None:
     stages = manifest.get("keys")
     if isinstance(stages, dict) and all(map(is_key, stages.values())):
         return manifest
-    if own_stages:
+    if own_stages and (not manifest or "keys" in manifest):  # ours, and damaged
         return None
     raise FocatError(f"{path}: is no manifest of a token store; move it away, or give another data.store")
 

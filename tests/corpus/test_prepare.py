@@ -330,6 +330,29 @@ def test_files_of_another_tool_with_the_same_names_are_kept(tmp_path: Path, name
     assert files_in(data.store) == before
 
 
+def test_a_manifest_of_another_tool_beside_stages_is_kept(tmp_path: Path) -> None:
+    """Written after `focat prepare` was interrupted, which leaves stages without a manifest."""
+    data = settings(tmp_path)
+    prepare(data, NULL_PROGRESS)
+    (data.store / "manifest.json").write_text('{"name": "mine"}')
+    before = files_in(data.store)
+    with pytest.raises(FocatError, match=r"manifest\.json: is no manifest of a token store"):
+        prepare(data, NULL_PROGRESS, overwrite=True)
+    assert files_in(data.store) == before
+
+
+def test_a_stage_behind_a_link_is_made_again_there(tmp_path: Path) -> None:
+    """A larger disk, for example."""
+    data = settings(tmp_path)
+    prepare(data, NULL_PROGRESS)
+    (data.store / "train").rename(tmp_path / "elsewhere")
+    (data.store / "train").symlink_to(tmp_path / "elsewhere")
+    for vocabulary in (310, 320, 330):
+        prepare(settings(tmp_path, tokenizer={"vocabulary": vocabulary}), NULL_PROGRESS, overwrite=True)
+        assert (data.store / "train").is_symlink()
+        Store(data.store).verify()
+
+
 def test_a_file_that_was_put_into_a_store_is_kept(tmp_path: Path) -> None:
     """A raw corpus, for example, in the folder of the split that it is for."""
     data = settings(tmp_path)

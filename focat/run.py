@@ -158,7 +158,7 @@ class Run:
     def checkpoints(self) -> list[Path]:
         """Return the folders of all checkpoints, oldest first; each is named after its update."""
         folder = self.path / "checkpoints"
-        return sorted(path for path in folder.glob("*") if _CHECKPOINT_NAME.fullmatch(path.name))
+        return sorted(path for path in folder.glob("*") if _CHECKPOINT_NAME.fullmatch(path.name) and path.is_dir())
 
     def best_update(self) -> int | None:
         """Return the update of the best checkpoint, which the file `best` names; None before the first validation."""

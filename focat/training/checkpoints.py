@@ -5,6 +5,7 @@ A checkpoint is written atomically, with a checksum of every file; one that was 
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -30,6 +31,7 @@ from focat.training.adam import State
 from focat.windows.loader import Position
 
 _STATE, _WEIGHTS, _TRAINING = "state.json", "weights.safetensors", "training.safetensors"
+_FILES = {_STATE, _WEIGHTS, _TRAINING, CHECKSUMS}
 
 
 @dataclass
@@ -103,12 +105,14 @@ def prune_checkpoints(run: Run, state: TrainingState, keep: int) -> None:
     checkpoints = run.checkpoints()
     later = [folder for folder in checkpoints if int(folder.name) > state.update]  # damaged: an earlier one was resumed
     for folder in [*checkpoints[: -len(later) - 2], *later]:
+        if not {file.name for file in folder.iterdir()} <= _FILES:
+            continue  # somebody has put something into it
         if int(folder.name) in wanted:
             (folder / _TRAINING).unlink(missing_ok=True)  # the larger part; the weights are kept
         else:
             delete_folder(folder)
     for leftover in (run.path / "checkpoints").glob(f"*{PARTIAL_SUFFIX}"):
-        shutil.rmtree(leftover)
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
 def load_checkpoint(run: Run, progress: Progress) -> tuple[TrainingState, Path] | None:
@@ -117,11 +121,11 @@ def load_checkpoint(run: Run, progress: Progress) -> tuple[TrainingState, Path] 
     Raises:
         FocatError: there are checkpoints, but training can resume from none of them.
     """
-    checkpoints = run.checkpoints()
-    if not checkpoints and ((run.path / "best").exists() or run.averaged.exists()):
+    checkpoints, folder = run.checkpoints(), run.path / "checkpoints"
+    lost = os.path.lexists(folder) and not folder.is_dir()  # a link to a disk that is not there
+    if not checkpoints and (lost or (run.path / "best").exists() or run.averaged.exists()):
         raise FocatError(
-            f"{run.path / 'checkpoints'}: has no checkpoint, although the run had some; restore them, or give another "
-            "training.output_dir"
+            f"{folder}: has no checkpoint, although the run had some; restore them, or give another training.output_dir"
         )
     if not checkpoints:
         return None

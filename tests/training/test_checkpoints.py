@@ -180,6 +180,18 @@ def test_a_run_whose_checkpoints_are_gone_is_not_begun_anew(workspace: Workspace
     assert {file: file.read_bytes() for file in workspace.run.rglob("*") if file.is_file()} == before
 
 
+def test_a_link_to_nothing_in_place_of_checkpoints_is_refused_before_the_log_is_cut(workspace: Workspace) -> None:
+    """Also before the first validation, when there is no `best` yet."""
+    workspace.train()
+    shutil.rmtree(workspace.run / "checkpoints")
+    (workspace.run / "best").unlink()
+    (workspace.run / "checkpoints").symlink_to("nowhere")
+    before = (workspace.run / "log.jsonl").read_bytes()
+    output = workspace.train(expect=2).splitlines()[-1]
+    assert output.startswith(f"focat: {workspace.run}/checkpoints: has no checkpoint, although the run had some")
+    assert (workspace.run / "log.jsonl").read_bytes() == before
+
+
 def test_damaged_weights_are_refused_in_one_line(workspace: Workspace) -> None:
     workspace.train("training.budget.updates=4")
     weights = last_checkpoint(workspace.run) / "weights.safetensors"
@@ -232,3 +244,24 @@ def test_leftovers_of_interruptions_are_swept_away(tmp_path: Path) -> None:
     assert names(tmp_path) == [4]
     save(tmp_path, TrainingState(update=8))
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["0000004", "0000008"]
+
+
+def test_what_others_have_put_beside_or_into_checkpoints_is_kept(tmp_path: Path) -> None:
+    """Folders and files whose names are numbers, files in a checkpoint, and checkpoints moved to another disk."""
+    for update in (1, 2):
+        save(tmp_path, TrainingState(update=update), keep=1)
+    checkpoints = tmp_path / "checkpoints"
+    (checkpoints / "0000001" / "notes.txt").write_text("mine")
+    (checkpoints / "2024").mkdir()
+    (checkpoints / "2024" / "notes.txt").write_text("mine")
+    (checkpoints / "0000000").write_text("mine")
+    (checkpoints / f"notes{PARTIAL_SUFFIX}").write_text("mine")
+    (checkpoints / "0000002").rename(tmp_path / "elsewhere")
+    (checkpoints / "0000002").symlink_to(tmp_path / "elsewhere")
+    for update in (3, 4, 5, 6):
+        save(tmp_path, TrainingState(update=update), keep=1)
+    assert names(tmp_path) == [1, 5, 6, 2024]
+    kept = ("0000001/notes.txt", "2024/notes.txt", "0000000", f"notes{PARTIAL_SUFFIX}")
+    assert {(checkpoints / name).read_text() for name in kept} == {"mine"}
+    assert not list(checkpoints.glob(f"0*{PARTIAL_SUFFIX}"))
+    assert len(list((tmp_path / "elsewhere").iterdir())) == 4

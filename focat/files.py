@@ -188,6 +188,12 @@ def check_parent_folder(path: Path) -> None:
         raise FocatError(f"{path}: a device or pipe, where a file was expected; leave it out and use `> {path}`")
 
 
+def check_new_folder(path: Path) -> None:
+    """Refuse the working folder and those above it: a folder that is replaced is gone for who is in it."""
+    if Path(os.path.realpath(path)) in (Path.cwd(), *Path.cwd().parents):
+        raise FocatError(f"{path}: is the working folder, or above it, and cannot be replaced; give another folder")
+
+
 def check_partial_file(path: Path) -> None:
     """Refuse a path beside which stands what an interrupted command has left, or a user's file of that name."""
     partial = partial_file(path)

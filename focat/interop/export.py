@@ -8,12 +8,18 @@ from pathlib import Path
 from focat.choices import ExportFormat, Quantization
 from focat.config.schema import Settings
 from focat.errors import FocatError, ParameterError
-from focat.files import atomic_folder, write_atomic
+from focat.files import atomic_folder, check_new_folder, read_json_object, write_atomic
 from focat.interop.export_ctranslate2 import write_ctranslate2
 from focat.interop.export_hf import hf_class, write_hf
 from focat.interop.model_card import model_card
-from focat.interop.tokens import one_vocabulary
+from focat.interop.tokens import WINDOWS_KEY, one_vocabulary
 from focat.run import Run
+
+_FILES = {  # all that an exported model may consist of
+    *("README.md", "config.json", "source.spm", "target.spm"),
+    *("model.safetensors", "generation_config.json", "tokenizer_config.json", "vocab.json", "target_vocab.json"),
+    *("model.bin", "shared_vocabulary.json", "source_vocabulary.json", "target_vocabulary.json"),
+}
 
 
 def export_run(
@@ -89,14 +95,19 @@ def _check_structure(settings: Settings) -> None:
 
 def _check_folder(folder: Path, overwrite: bool) -> None:
     """Refuse to replace anything, or with `overwrite`, anything but an earlier export."""
+    check_new_folder(folder)
     if not folder.parent.is_dir():
         raise FocatError(f"{folder}: there is no folder {folder.parent}")
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
-    exported = (folder / "README.md").exists() and any(
-        (folder / weights).exists() for weights in ("model.safetensors", "model.bin")
-    )
-    if overwrite and not exported:
-        raise FocatError(f"{folder}: holds no exported model, so it is not replaced; give another folder")
     if not overwrite:
         raise FocatError(f"{folder}: exists; give another folder, or overwrite it")
+    try:
+        exported = WINDOWS_KEY in read_json_object(folder / "config.json", "")
+    except FocatError:
+        exported = False
+    if not exported:
+        raise FocatError(f"{folder}: holds no exported model, so it is not replaced; give another folder")
+    foreign = next((path for path in sorted(folder.iterdir()) if path.name not in _FILES), None)
+    if foreign is not None:
+        raise FocatError(f"{foreign}: was not written by `focat export`, which would delete it; move it away")

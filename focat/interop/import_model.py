@@ -21,7 +21,7 @@ from focat.config.loading import validate_tree
 from focat.corpus.tokenizer import ForeignVocabulary, PieceList, Tokenizer, read_sentencepiece
 from focat.corpus.vocabulary import SPECIALS
 from focat.errors import FocatError, ParameterError
-from focat.files import atomic_folder, disk_errors, read_json_object
+from focat.files import atomic_folder, check_new_folder, disk_errors, read_json_object
 from focat.interop.foreign_model import ForeignModel, ForeignTokens
 from focat.interop.import_ctranslate2 import read_argos, read_ctranslate2
 from focat.interop.import_hf import read_hf
@@ -63,6 +63,7 @@ def import_model(
         FocatError: the model is incomplete or damaged, or focat's Transformer cannot compute what it computes. Nothing
             is written.
     """
+    check_new_folder(output)
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
         raise FocatError(f"{output}: exists; give another folder for the run")
     foreign = _read(model)

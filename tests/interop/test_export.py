@@ -251,6 +251,15 @@ def test_nothing_is_overwritten_unless_asked_and_nothing_else_at_all(folder: Pat
     (other / "thesis.txt").touch()
     with pytest.raises(FocatError, match="other: holds no exported model"):
         export_run(run, "ct2", other, overwrite=True)
+    for name in ("README.md", "model.safetensors", "config.json"):  # a model of somebody else
+        (other / name).write_text("{}")
+    with pytest.raises(FocatError, match="other: holds no exported model"):
+        export_run(run, "ct2", other, overwrite=True)
+    assert len(list(other.iterdir())) == 4
+    (exported / ".git").mkdir()
+    with pytest.raises(FocatError, match=r"exported/\.git: was not written by `focat export`"):
+        export_run(run, "ct2", exported, overwrite=True)
+    assert (exported / ".git").exists()
     with pytest.raises(FocatError, match="there is no folder"):
         export_run(run, "ct2", run.path / "missing" / "folder")
 
@@ -301,3 +310,14 @@ def test_pieces_with_the_names_of_special_tokens_are_renamed(folder: Path) -> No
     assert len(set(names)) == len(names) == vocabulary.size
     assert names[:4] == ["<pad>", "<B>", "</s>", "<S>"]
     assert names[SEPARATOR + 5] == f"<unused-{SEPARATOR + 5}>"
+
+
+@pytest.mark.parametrize("given", [".", "..", "../here"])
+def test_the_working_folder_is_not_replaced(folder: Path, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    run = random_run(folder)
+    (run.path / "here").mkdir()
+    monkeypatch.chdir(run.path / "here")
+    with pytest.raises(FocatError, match="is the working folder, or above it"):
+        export_run(run, "ct2", Path(given), overwrite=True)
+    with pytest.raises(FocatError, match="is the working folder, or above it"):
+        import_model(run.path / "missing", Path(given))

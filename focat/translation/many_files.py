@@ -166,6 +166,7 @@ def run_files(
     own = {name: path for name, path in found.items() if shard is None or shard_of(name, shard[1]) == shard[0]}
     path = folder / f".focat{'' if shard is None else f'-{shard[0]}-of-{shard[1]}'}{JOURNAL}"
     written = written_outputs(path)
+    shared = _shared_outputs(found, folder)
     jobs: dict[str, Job] = {}
     total = 0
     for name, input in own.items():
@@ -179,6 +180,8 @@ def run_files(
             with disk_errors(job.output):
                 job.output.parent.mkdir(parents=True, exist_ok=True)
             job.check_paths(written, resumed=path.exists())
+            if name in shared:
+                raise FocatError(f"{job.output}: leads to {shared[name]}; remove the link")
             jobs[name] = job.with_encoding(progress.log)
             total += jobs[name].count() or 0
         except FocatError as error:
@@ -195,6 +198,18 @@ def run_files(
         stats.seconds, stats.sentences_per_second = round(bar.seconds, 3), round(bar.rate, 2)
     _report(stats, progress)
     return stats
+
+
+def _shared_outputs(files: dict[str, Path], folder: Path) -> dict[str, str]:
+    """Outputs that are links to an input or to another output of the job, and what they would replace."""
+    taken = {os.path.realpath(path): f"{path}, which is an input" for path in files.values()}
+    shared: dict[str, str] = {}
+    for name in files:
+        output = os.path.realpath(folder / name)
+        if output in taken:
+            shared[name] = taken[output]
+        taken.setdefault(output, f"the file of the output {folder / name}")
+    return shared
 
 
 def _translate(

@@ -187,3 +187,21 @@ def test_mistakes(model: Model, inputs: Path, tmp_path: Path) -> None:
     assert sorted(stats.existing) == ["talk.en", "talk.txt"]  # their own outputs
     failed = model.translate_files(inputs / "talk.txt", inputs, overwrite=True).failed
     assert "is the input; give another output" in failed["talk.txt"]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_outputs_that_lead_to_one_file(model: Model, inputs: Path, tmp_path: Path, overwrite: bool) -> None:
+    """The translation of the second would replace that of the first, or an input."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "talk.en").symlink_to("one")
+    (out / "talk.txt").symlink_to("one")
+    (out / "talks.jsonl").symlink_to(inputs / "talk.en")
+    before = contents(inputs)
+    stats = model.translate_files(inputs, out, overwrite=overwrite)
+    assert "talk.txt: leads to the file of the output" in stats.failed["talk.txt"]
+    if overwrite:
+        assert "talk.en, which is an input; remove the link" in stats.failed["talks.jsonl"]
+    assert "talk.en" in stats.translated
+    assert (out / "talk.en").read_bytes().count(b"\n") == 1
+    assert contents(inputs) == before

@@ -15,9 +15,9 @@ _TIMING = re.compile(rf"\ufeff?\s*({_TIME})\s*-->\s*({_TIME})(?:\s.*)?$")
 _ARROWS = r"\u2190-\u21ff\u2794-\u27bf\u27f0-\u27ff"  # blocks of Unicode
 _HOURS_TO_SECONDS = r"[\dOo]{1,9}\s{0,9}:\s{0,9}[\dOo]{1,9}\s{0,9}:\s{0,9}[\dOo]{1,9}[\s.,;<\dOo]{0,19}"  # O: for 0
 _NEARLY_TIMING = re.compile(
-    r"\s*\d[\d\s]*[:.,][\d\s:.,;<]*(?:[-‐‑–—−=]\s*)+>"
-    rf"|\s*{_HOURS_TO_SECONDS}[-‐‑–—−=\s]{{0,9}}(?:>|&gt;|[›»{_ARROWS}])"
-    rf"|\s*(?:{_HOURS_TO_SECONDS}[-‐‑–—−=>]{{0,9}}\s{{0,9}}){{2}}$"
+    r"\s*\d[\d\s]*[:.,][\d\s:.,;<]*(?:[-‐‑‒–—−=]\s*)+>"
+    rf"|\s*{_HOURS_TO_SECONDS}[-‐‑‒–—−=\s]{{0,9}}(?:>|&gt;|[›»{_ARROWS}])"
+    rf"|\s*{_HOURS_TO_SECONDS}[\W_]{{0,9}}{_HOURS_TO_SECONDS}\W{{0,9}}$"
 )
 
 

@@ -311,8 +311,13 @@ def log_record(line: bytes) -> dict[str, Any] | None:
         return None
     if not isinstance(record, dict) or not isinstance(record.get("kind"), str):
         return None
-    numbers = (record.get("update"), record.get("minutes", 0))
-    return record if all(isinstance(number, int | float) for number in numbers) else None
+    if not isinstance(record.get("update"), int) or not isinstance(record.get("minutes", 0), int | float):
+        return None
+    if record.get("best") and not (
+        isinstance(record.get("best_value"), int | float) and isinstance(record.get("criterion"), str)
+    ):
+        return None
+    return record
 
 
 def _describe(tokenizer: Tokenizer, shift: int | Literal["avg-sequence"], store: str | None) -> ModelInfo:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from focat.corpus.generated.suites import write_suites
+from focat.run import log_record
 from tests.evaluation.commands import focat, refused, run_focat
 from tests.training.runs import Workspace
 
@@ -146,3 +148,18 @@ def test_settings_of_a_run_come_from_no_other_file(undamaged: Path, tmp_path: Pa
     for command in ("translate", "report", "train"):
         line = refused(folder, *COMMANDS[command])
         assert line == "run/config.yaml: base: all settings of a run are in this file; take it out", command
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"update": 2.5},
+        {"update": 2, "best": True, "criterion": "current"},  # a bit of the name of best_value was flipped
+        {"update": 2, "best": True, "criterion": "current", "best_value": "6.7"},
+        {"update": 2, "best": True, "criterion": None, "best_value": 6.7},
+    ],
+)
+def test_a_record_without_what_the_report_shows_is_none(fields: dict[str, object]) -> None:
+    assert log_record(json.dumps({"kind": "validation", **fields}).encode()) is None
+    whole = {"kind": "validation", "update": 2, "best": True, "criterion": "current", "best_value": 6.7}
+    assert log_record(json.dumps(whole).encode()) == whole

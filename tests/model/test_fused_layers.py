@@ -228,7 +228,6 @@ def test_linear_and_relu(rows: int, width: int, monkeypatch: pytest.MonkeyPatch)
         torch.testing.assert_close(a / b.abs().max(), b / b.abs().max(), **CLOSE)
 
 
-@needs_kernels
 @pytest.mark.parametrize("activation", ["relu", "gelu", "silu", "swiglu"])
 def test_feedforward_of_packed_windows(activation: str) -> None:
     sizes = {"d_model": 16, "heads": 2, "d_ff": 24, "activation": activation}
@@ -241,7 +240,6 @@ def test_feedforward_of_packed_windows(activation: str) -> None:
     assert torch.equal(block.eval().packed(x)[0], block.packed(x)[0])
 
 
-@needs_kernels
 def test_residual_sums_of_packed_windows_drop_in_training_alone() -> None:
     residual = layers.Residual(ModelSettings(d_model=64, heads=2, dropout=0.5, norm="pre")).to(DEVICE)
     x, ones, bias = (

@@ -105,6 +105,19 @@ def test_tmx_against_lxml(tmp_path: Path) -> None:
     assert [one.name for one in read] == ["m.tmx:4", "m.tmx:8", "m.tmx:9"]
 
 
+def test_a_language_is_not_one_whose_code_begins_like_it(tmp_path: Path) -> None:
+    """Finnish is fi, else fi-FI, and never fil, which is Filipino."""
+    units = "".join(
+        "<tu>" + "".join(f'<tuv xml:lang="{code}"><seg>{code}</seg></tuv>' for code in ("en", *codes)) + "</tu>"
+        for codes in (("fil", "fi-FI"), ("fi-FI", "fi"), ("fil",))
+    )
+    path = write(tmp_path / "m.tmx", tmx(units))
+    left_out = Counter[str]()
+    (read,) = read_documents(tmx_corpus(path, target_language="fi", documents="file"), left_out)
+    assert read.target == ["fi-FI", "fi"]
+    assert left_out == {"untranslated": 1}
+
+
 @pytest.mark.parametrize(
     ("units", "values", "message"),
     [

@@ -162,6 +162,8 @@ def test_without_corpora_the_store_knows_the_test_set(run, tmp_path):
         assert [[s.split() for s in d] for d in spelled] == [[s.split() for s in d] for d in texts]
     done = focat(tmp_path, "evaluate", "bare", "--beam", 1, "--metrics", "bleu", "--json", "figures.json")
     assert "3 documents" in done.stdout
+    record, _ = _figures(tmp_path)
+    assert record["translated"]["beam"] == 1
     tree["data"]["store"] = str(tmp_path / "none")
     (tmp_path / "bare" / "config.yaml").write_text(json.dumps(tree))
     assert "its settings name no corpus under data.test, and its store" in refused(tmp_path, "evaluate", "bare")

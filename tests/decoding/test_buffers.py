@@ -22,6 +22,16 @@ def test_few_shapes() -> None:
     assert BucketShape.for_batch(300, 55, 40, 30, beam=4) == BucketShape(320, 64, 192, 32)
 
 
+def test_searches_with_and_without_phrases_are_kept_apart() -> None:
+    """A step with phrases does more, also for windows that have none."""
+    plain = BucketShape(10, 32, 64, 16)
+    with_phrases = replace(plain, phrases=16)
+    assert plain.fits(plain)
+    assert with_phrases.fits(replace(plain, phrases=8))
+    assert not with_phrases.fits(plain)
+    assert not plain.fits(with_phrases)
+
+
 def test_smallest_fitting_buffers_or_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(buffers, "_MAX_BUFFERS", 3)
     made = []

@@ -144,6 +144,9 @@ def test_one_job_at_a_time_under_any_name(model: Model, tmp_path: Path, monkeypa
         ({"lookahead": 3}, "context"),
         ({"window": 2}, "windows"),
         ({"format": "jsonl"}, "format"),
+        ({"split": True}, "format"),
+        ({"encoding": "latin-1"}, "encoding"),
+        ({"keep": ["cat"]}, "terms"),
     ],
 )
 def test_only_the_same_job_is_resumed(

@@ -12,6 +12,7 @@ from focat.api import Model
 from focat.errors import FocatError
 from focat.translation.journal import Journal
 from focat.translation.many_files import find_files, is_many, shard_of
+from focat.translation.sentence_decoder import EngineDecoder
 from tests.translation.test_cues import srt
 
 TEXTS = {
@@ -161,6 +162,39 @@ def test_an_interrupted_job_goes_on(
     assert contents(tmp_path / "out") == alone
     for path, inode in before.items():
         assert path in journals or path.stat().st_ino == inode
+
+
+def test_a_file_that_was_taken_away_is_written_again_and_nothing_is_decoded_twice(
+    model: Model, inputs: Path, tmp_path: Path, alone: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the journal of an interrupted job, which loses nothing by it."""
+    decoded, written = 0, 0
+    submit, record_output = EngineDecoder.submit, Journal.record_output
+
+    def counting(decoder: EngineDecoder, *window: object) -> int:
+        nonlocal decoded
+        decoded += 1
+        return submit(decoder, *window)  # type: ignore[arg-type]
+
+    def stopping(journal: Journal, *files: object) -> None:
+        nonlocal written
+        written += 1
+        if written == len(TEXTS):
+            raise KeyboardInterrupt
+        record_output(journal, *files)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(EngineDecoder, "submit", counting)
+    replaced = tmp_path / "out" / "films" / "one.srt"
+    replaced.parent.mkdir(parents=True)
+    replaced.write_text("mine")  # the journal names it too, in a longer record than the second run would write
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "record_output", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            model.translate_files(inputs, tmp_path / "out", overwrite=True, batch_tokens=1, lookahead=1)
+    replaced.unlink()
+    model.translate_files(inputs, tmp_path / "out", overwrite=True, batch_tokens=1, lookahead=1)
+    assert contents(tmp_path / "out") == alone
+    assert decoded == 9
 
 
 def test_what_exists_stays_unless_asked(model: Model, inputs: Path, tmp_path: Path, alone: dict[str, bytes]) -> None:

@@ -168,10 +168,12 @@ def run_files(
     written = written_outputs(path)
     shared = _shared_outputs(found, folder)
     jobs: dict[str, Job] = {}
+    outputs: dict[str, FileId | None] = {}  # what is there now
     total = 0
     for name, input in own.items():
         job = replace(template, input=input, output=folder / name)
-        if not job.overwrite and job.output_id() not in (None, *written):
+        outputs[name] = job.output_id()
+        if not job.overwrite and outputs[name] not in (None, *written):
             stats.existing.append(name)
             continue
         try:
@@ -192,7 +194,7 @@ def run_files(
         identity |= translator_identity(translator, weights)
         with open_journal(path, identity, template.overwrite) as journal:
             with progress.bar(f"translating {len(jobs):,} file{'s' * (len(jobs) > 1)}", "sentences", total) as bar:
-                _translate(jobs, written, translator, journal, bar, stats)
+                _translate(jobs, outputs, written, translator, journal, bar, stats)
             journal.finish()
             journal.remove()
         stats.seconds, stats.sentences_per_second = round(bar.seconds, 3), round(bar.rate, 2)
@@ -214,13 +216,19 @@ def _shared_outputs(files: dict[str, Path], folder: Path) -> dict[str, str]:
 
 def _translate(
     jobs: dict[str, Job],
+    outputs: dict[str, FileId | None],
     written: Sequence[FileId],
     translator: Translator,
     journal: Journal,
     bar: Bar,
     stats: FilesStats,
 ) -> None:
-    """Translate the files as one stream of documents, and write each when it is complete."""
+    """Translate the files as one stream of documents, and write each when it is complete.
+
+    Args:
+        outputs: what was at the name of each output when the job began.
+        written: the outputs that the job had written before it was interrupted.
+    """
     decoder = JournaledDecoder(translator.decoder, journal)
     groups = (((name, segment), segment.sentences, segment.ends_document) for name, segment in _segments(jobs, stats))
     results = translator.groups(groups, decoder)
@@ -228,7 +236,7 @@ def _translate(
         job = jobs[name]
         segments = _counted(((segment, translations) for (_, segment), translations in own), journal, bar)
         stats.files[name] = found = JobStats()
-        before = job.output_id()
+        before = outputs[name]
         try:
             if before in written:  # finished before the job was interrupted
                 for segment, translations in segments:
@@ -243,7 +251,7 @@ def _translate(
                             out.write(data)
                     if name in stats.failed:
                         raise _UnwritableFile(stats.failed[name])
-                    job.check_output([before])  # someone may have written it in the meantime
+                    _check_output(job, before)
             stats.translated.append(name)
         except _UnwritableFile as error:
             stats.failed[name] = str(error)
@@ -251,6 +259,14 @@ def _translate(
             for _ in segments:  # the others go on
                 pass
     stats.sentences = sum(each.sentences for each in stats.files.values())
+
+
+def _check_output(job: Job, before: FileId | None) -> None:
+    """Leave a file alone that someone has written in the meantime."""
+    try:
+        job.check_output([before])
+    except FocatError as error:
+        raise _UnwritableFile(str(error)) from error
 
 
 def _segments(jobs: dict[str, Job], stats: FilesStats) -> Iterator[tuple[str, FileSegment]]:

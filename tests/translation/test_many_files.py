@@ -206,6 +206,39 @@ def test_what_exists_stays_unless_asked(model: Model, inputs: Path, tmp_path: Pa
     assert contents(tmp_path / "out") == alone
 
 
+def test_what_someone_writes_meanwhile_stays(
+    model: Model, inputs: Path, tmp_path: Path, alone: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out" / "talk.txt"
+    submit = EngineDecoder.submit
+
+    def write_and_submit(decoder: EngineDecoder, *window: object) -> int:
+        out.write_text("mine")
+        return submit(decoder, *window)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(EngineDecoder, "submit", write_and_submit)
+    stats = model.translate_files(inputs, tmp_path / "out")
+    assert stats.failed == {"talk.txt": f"{out}: exists; give another file, or overwrite it"}
+    assert contents(tmp_path / "out") == alone | {"talk.txt": b"mine"}
+
+
+def test_a_file_that_is_damaged_while_the_job_runs_has_no_half_output(
+    model: Model, inputs: Path, tmp_path: Path, alone: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    film = inputs / "films" / "one.srt"
+    submit = EngineDecoder.submit
+
+    def damage_and_submit(decoder: EngineDecoder, *window: object) -> int:
+        film.write_text(srt("Where is the lamp?") + "00:00:9,000 ->\nI am\n")
+        return submit(decoder, *window)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(EngineDecoder, "submit", damage_and_submit)
+    stats = model.translate_files(inputs, tmp_path / "out", batch_tokens=1, lookahead=1)
+    assert list(stats.failed) == ["films/one.srt"]
+    assert "is no timing like" in stats.failed["films/one.srt"]
+    assert contents(tmp_path / "out") == {name: data for name, data in alone.items() if name != "films/one.srt"}
+
+
 def test_mistakes(model: Model, inputs: Path, tmp_path: Path) -> None:
     for given_inputs, output, problem in (
         ([], tmp_path / "out", "name the files to translate"),

@@ -71,6 +71,16 @@ def test_keys(strict: RunningServer) -> None:
         assert strict.request("GET", path).status_code == 200
 
 
+def test_each_key_has_a_usage_of_its_own(strict: RunningServer) -> None:
+    def count(name: str) -> int:
+        answer: dict[str, int] = strict.request("GET", "/v2/usage", headers=key(name)).json()
+        return answer["character_count"]
+
+    second, third = count("second"), count("third")
+    strict.post("/v2/translate", {"text": ["Tom."], "target_lang": "DE"}, headers=key("second"))
+    assert (count("second"), count("third")) == (second + len("Tom."), third)
+
+
 def test_too_much(strict: RunningServer) -> None:
     def status(body: Any) -> int:
         return strict.post("/v1/documents", body, headers=key("first")).status_code

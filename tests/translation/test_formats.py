@@ -234,9 +234,10 @@ class TestJsonLines:
         lines: list[object] = [["a", "b"], ["c"], "d", "e"]
         lines += [{"document": 1, "source": "f"}, {"document": 1, "source": "g"}, {"document": 2, "source": "h"}]
         lines += [{"source": "i"}, {"source": "j"}, {"document": 2, "sentences": ["k"]}]
+        lines += [{"document": 1, "source": "l"}, {"document": "1", "source": "m"}]  # a number is no text
         content = "".join(json.dumps(line) + "\n" for line in lines)
         assert sentences(content, "jsonl", tmp_path) == [
-            ["a", "b"], ["c"], ["d"], ["e"], ["f", "g"], ["h"], ["i"], ["j"], ["k"],
+            ["a", "b"], ["c"], ["d"], ["e"], ["f", "g"], ["h"], ["i"], ["j"], ["k"], ["l"], ["m"],
         ]  # fmt: skip
 
     def test_scores_and_alternatives(self, tmp_path: Path) -> None:

@@ -117,6 +117,15 @@ class TestOutputOfOthers:
         assert (tmp_path / "out.txt").read_text() == "mine"
 
 
+@pytest.mark.parametrize("kind", ["symlink_to", "hardlink_to"])
+def test_the_input_under_another_name_is_not_replaced(kind: str, model: Model, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("Where is the cat?\n")
+    getattr(tmp_path / "out.txt", kind)(tmp_path / "in.txt")
+    with pytest.raises(FocatError, match=r"out.txt: is the input; give another output"):
+        model.translate_file(tmp_path / "in.txt", tmp_path / "out.txt", overwrite=True)
+    assert (tmp_path / "in.txt").read_text() == "Where is the cat?\n"
+
+
 def test_one_job_at_a_time_under_any_name(model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two names of one file: a link and what it points to."""
     (tmp_path / "in.txt").write_text("Where is the cat?\n")

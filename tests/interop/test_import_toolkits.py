@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 import sentencepiece
 import torch
+import yaml
 from torch import Tensor
 
 from focat.config.schema import SearchSettings
+from focat.corpus.tokenizer import ForeignVocabulary
 from focat.corpus.vocabulary import END, SPECIALS
 from focat.decoding.engine import Engine
 from focat.decoding.requests import Request
@@ -25,6 +27,7 @@ from tests.interop.marian_models import random_marian, save_ctranslate2, save_np
 
 LANGUAGES = {"source_language": "en", "target_language": "de"}
 LONGEST = 20
+STEPS = "preprocess", "postprocess", "postprocess-top"  # of Marian's options
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +81,50 @@ def test_npz_has_the_logits_of_the_model_with_marians_own_sinusoids(marian: tupl
     torch.testing.assert_close(found, wanted, atol=2e-5, rtol=0)
     assert system.settings.decoding.length_penalty == 1.0
     assert system.settings.model.sinusoids == "fairseq"
+
+
+def test_norms_of_a_pre_norm_npz(marian: tuple[Any, Path], tmp_path: Path) -> None:
+    """Marian calls norms in front of a block otherwise than those behind it, as the one at the top."""
+    model, folder = marian
+    path = save_npz(model, folder, tmp_path / "marian")
+    arrays = {
+        f"{name}_pre" if "_ln_" in name else name: array
+        for name, array in np.load(path).items()
+        if "special" not in name
+    }
+    options = yaml.safe_load(np.load(path)["special:model.yml"].tobytes().rstrip(b"\0"))
+    options |= {f"transformer-{name}": steps for name, steps in zip(STEPS, ("n", "da", "n"), strict=True)}
+    arrays["special:model.yml"] = np.frombuffer(yaml.safe_dump(options).encode(), np.int8)
+    width = arrays["Wemb"].shape[1]
+    for i, side in enumerate(("encoder", "decoder")):
+        arrays |= {f"{side}_top_ln_{name}": np.full((1, width), i, np.float32) for name in ("scale", "bias")}
+    np.savez(path, **arrays)
+    import_model(path, tmp_path / "run", **LANGUAGES)
+    system = load_system(tmp_path / "run", "cpu")
+    assert system.settings.model.norm == "pre"
+    found = system.model.state_dict()
+    for side, block, theirs in (
+        ("encoder", "self_attention_residual", "encoder_l1_self_Wo"),
+        ("decoder", "cross_attention_residual", "decoder_l1_context_Wo"),
+        ("decoder", "feedforward_residual", "decoder_l1_ffn_ffn"),
+    ):
+        norm = arrays[f"{theirs}_ln_scale_pre"].flatten()
+        assert torch.equal(found[f"{side}.0.{block}.norm.weight"], torch.from_numpy(norm))
+    assert [found[f"{side}_norm.weight"].unique().tolist() for side in ("encoder", "decoder")] == [[0], [1]]
+
+
+@pytest.mark.parametrize("written", ["it's", '"it\'s"', "'it''s'", "? it's\n", '"\\x69t\\u0027s"'])
+def test_pieces_are_quoted_in_many_ways(written: str, marian: tuple[Any, Path], tmp_path: Path) -> None:
+    """By those of YAML: plain, in double or single quotes, or as a complex key."""
+    model, folder = marian
+    path = save_npz(model, folder, tmp_path / "marian")
+    vocabulary = path.parent / "vocab.yml"
+    *others, last = vocabulary.read_text(encoding="utf-8").splitlines(keepends=True)
+    vocabulary.write_text("".join(others) + f"{written}:{last.rpartition(':')[2]}", encoding="utf-8")
+    import_model(path, tmp_path / "run", **LANGUAGES)
+    listed = load_system(tmp_path / "run", "cpu").tokenizer.source
+    assert isinstance(listed, ForeignVocabulary)
+    assert listed.listed.pieces[-1] == "it's"
 
 
 def test_sentencepiece_as_vocabulary_of_marian(marian: tuple[Any, Path], tmp_path: Path) -> None:

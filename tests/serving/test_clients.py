@@ -16,7 +16,9 @@ from lxml import html
 
 from focat.api import Model
 from focat.corpus.generated import generate
+from focat.serving.texts import read_text
 from focat.translation.formats.placeholders import placeholders
+from focat.translation.sentence import as_input
 from tests.serving.running import RunningServer
 
 DOCUMENT = list(next(iter(generate(1, 9))).source)[:4]
@@ -58,6 +60,26 @@ def test_a_list_is_a_document(server: RunningServer, deepl_client: deepl.DeepLCl
     found = deepl_client.translate_text(DOCUMENT, source_lang="EN", target_lang="DE")
     assert [each.text for each in found] == whole
     assert {each.detected_source_lang for each in found} == {"EN"}
+
+
+def test_of_a_long_context_the_last_sentences_count(server: RunningServer, model: Model) -> None:
+    body = {"q": DOCUMENT[3], "source": "en", "target": "de", "context": " ".join(DOCUMENT[:3]), **session("long")}
+    answer = server.post("/translate", body).json()["translatedText"]
+    assert answer == model.translate(DOCUMENT[1:4])[2] != model.translate([*DOCUMENT[:2], DOCUMENT[3]])[2]
+
+
+def test_a_blank_text_takes_no_place_in_the_context(server: RunningServer) -> None:
+    """Two sentences before it fit into its window, also if a client has sent a blank one behind them."""
+
+    def last(name: str, *texts: str) -> str:
+        found = ""
+        for text in texts:
+            body = {"text": [text], "source_lang": "EN", "target_lang": "DE", "split_sentences": "0", **session(name)}
+            found = server.post("/v2/translate", body).json()["translations"][0]["text"]
+        return found
+
+    assert last("blank", *DOCUMENT[:2], " ", DOCUMENT[2]) == last("none blank", *DOCUMENT[:3])
+    assert last("less", *DOCUMENT[1:3]) != last("more", *DOCUMENT[:3])
 
 
 def test_context_of_a_single_text(server: RunningServer, model: Model) -> None:
@@ -245,3 +267,8 @@ def test_mark_up_and_placeholders_stay_whole(server: RunningServer) -> None:
     ]
     assert tags(answer["text"]) == tags(weblate["text"][0])
     assert '<x id="9">%s stays</x>' in answer["text"]
+
+
+def test_an_ignored_element_ends_at_its_tag_whatever_is_open_in_it() -> None:
+    (sentence,) = read_text("Tom <x>and <x>all</x><br>others</x> sleeps.", "xml", "en", "de", ("x",)).sentences
+    assert as_input(sentence).text.split() == ["Tom", "sleeps."]

@@ -60,6 +60,17 @@ def test_memory_is_bounded() -> None:
     assert memory.recall(conversation("5"), "run", 99) == [("a", "b")] * 64
 
 
+def test_memory_is_for_a_while() -> None:
+    """Ten seconds after its last request a client is forgotten, whoever else asks in the meantime."""
+    now = 0.0
+    memory = Memory(10, clock=lambda: now)
+    for now, name in ((0.0, "1"), (1.0, "2"), (9.0, "1")):  # noqa: B007 (the clock reads it)
+        memory.remember(conversation(name), "run", [(name, "b")])
+    for now, left in ((11.0, ["1", "2"]), (11.5, ["1"]), (19.5, [])):  # noqa: B007
+        assert [name for name in ("1", "2") if memory.recall(conversation(name), "run", 9)] == left
+        assert len(memory) == len(left)
+
+
 def test_a_session_is_no_way_around_the_limits(run: Path) -> None:
     """Sessions, keys that nobody checks and web pages tell conversations apart; limits count by address."""
     with running(run, max_client=30) as limited:

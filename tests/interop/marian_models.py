@@ -69,10 +69,13 @@ def pieces_of(*sides: str, languages: bool = False) -> list[str]:
     return ["</s>", "<unk>", *listed[: len(listed) * 19 // 20]]  # some pieces of SentencePiece are not listed
 
 
-def random_marian(folder: Path, separate: bool = False, languages: bool = False, pre_norm: bool = False) -> Any:
+def random_marian(
+    folder: Path, separate: bool = False, languages: bool = False, pre_norm: bool = False, trained_start: bool = False
+) -> Any:
     """A model with random weights, saved by transformers with the files of its tokenizer; returned in evaluation mode.
 
     `separate`: source and target have vocabularies of their own. `pre_norm`: an M2M100 model.
+    `trained_start`: padding, which the decoder starts from, has an embedding like others.
     """
     folder.mkdir(parents=True)
     names = ["source"], ["target"]
@@ -114,7 +117,7 @@ def random_marian(folder: Path, separate: bool = False, languages: bool = False,
             share_encoder_decoder_embeddings=not separate,
         )
         model = transformers.MarianMTModel(config)
-    _randomise(model)
+    _randomise(model, trained_start)
     model.eval().save_pretrained(folder)
     for side, listed in (("source", source), ("target", target)):
         (folder / f"{side}.spm").write_bytes(splitter(side))
@@ -131,7 +134,7 @@ def random_marian(folder: Path, separate: bool = False, languages: bool = False,
 
 
 @torch.no_grad()
-def _randomise(model: Any) -> None:
+def _randomise(model: Any, trained_start: bool) -> None:
     """Weights with which every token and every layer matters, and some translations end after a few words."""
     width = SIZES["d_model"]
     for name, parameter in model.named_parameters():
@@ -141,7 +144,8 @@ def _randomise(model: Any) -> None:
             parameter.copy_(torch.randn_like(parameter) * 1.5 * parameter.shape[1] ** -0.5)
         elif "embed_positions" not in name:
             parameter.copy_(torch.randn_like(parameter) * 2 * width**-0.5)
-            parameter[model.config.pad_token_id] = 0.0
+            if not trained_start:
+                parameter[model.config.pad_token_id] = 0.0
     if hasattr(model, "final_logits_bias"):
         model.final_logits_bias.copy_(torch.randn_like(model.final_logits_bias) * 0.5)
         # the end is the likeliest token in about half of all places, whatever the weights

@@ -48,7 +48,7 @@ class Both:
         return [[*self.ours.tokenizer.source.encode(text), END] for text in texts]
 
 
-@pytest.fixture(scope="module", params=["shared", "separate", "languages", "pre-norm"])
+@pytest.fixture(scope="module", params=["shared", "separate", "languages", "pre-norm", "trained-start"])
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Both:
     kind: dict[str, Any] = {}
     if request.param != "shared":

@@ -95,6 +95,25 @@ def lines(markdown: str) -> dict[str, list[str]]:
     return {row[0]: row[1:] for row in rows}
 
 
+@pytest.mark.parametrize(
+    ("numbers", "kind"),
+    [
+        ([[3, 0], [-2, 7]], "<i4"),
+        ([[0.25, -1.5]], "<f8"),
+        ([[2**31 - 1]], "<i4"),
+        ([[2**31]], "<f8"),
+        ([[1.0, float("nan")]], "<f8"),
+        (np.zeros((0, 3)), "<i4"),
+    ],
+)
+def test_packed_numbers_are_what_they_were(numbers: Any, kind: str) -> None:
+    """Counts as integers, where they are small enough, and all else to the last bit."""
+    table = np.array(numbers, np.float64)
+    packed = PackedArray.pack(table)
+    assert packed.type == kind
+    np.testing.assert_array_equal(PackedArray.model_validate(packed.to_json()).unpack(), table)
+
+
 def test_columns_of_phenomena() -> None:
     """3 of 4, and 1 of 2; Disc. is 4 of 6, whatever the distances, for no instance is decided by its own sentence."""
     results = [contrast("a", "deixis", "1123", "1101").result, contrast("a", "ellipsis_vp", "??", "10").result]

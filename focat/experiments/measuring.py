@@ -11,6 +11,7 @@ from focat.analysis.analyse import AnalysisConfig, analyse
 from focat.analysis.corpora import CorpusSelection
 from focat.choices import ScoringRule
 from focat.config import Settings
+from focat.config.corpora import IdsCorpus, TextCorpus
 from focat.corpus.readers import read_documents
 from focat.evaluation.contrast import ContrastConfig, ScoredSuite, instance_results, run_contrast
 from focat.evaluation.disc import distance_of
@@ -48,14 +49,18 @@ def measure_step(
 def measuring_command(experiment: Experiment, run_folder: Path, step: Step) -> list[str]:
     """The arguments of a `focat` command that measures the same as a step."""
     plan, run = experiment.plan, str(run_folder)
+    again = ["focat", "reproduce", experiment.loaded.where, "--only", step.system]  # where no other command does
     window = [] if step.window is None else ["--window", str(step.window)]
     if step.kind == "contrast":
         suite = plan.suites[step.dataset]
         if suite.path is None:
-            return ["focat", "reproduce", experiment.loaded.where, "--only", step.system]
-        return ["focat", "contrast", run, "--suite", str(suite.path), *_suite_options(suite), *window]
+            return again
+        shared = ["--suite", str(suite.path), "--rule", plan.rules[0]]
+        return ["focat", "contrast", run, *shared, *_suite_options(suite), *window]
     if step.kind == "evaluate":
         test = plan.tests[step.dataset]
+        if not isinstance(test.corpus, TextCorpus | IdsCorpus | None):
+            return again
         shared = ["--context", step.context, "--metrics", test.metrics]
         return ["focat", "evaluate", run, *shared, *window, *_test_options(test)]
     options = ["--split", plan.analyse, "--analyses", ",".join(plan.analyses)]
@@ -147,8 +152,11 @@ def _test_options(test: TestPlan) -> list[str]:
     options = [] if test.beam is None else ["--beam", str(test.beam)]
     options += ["--unconstrained"] * (not test.constrained) + ["--lowercase"] * test.lowercase
     options += [] if test.fragments is None else ["--fragments", str(test.fragments)]
-    source, target = (getattr(test.corpus, side, None) for side in ("source", "target"))
-    return [*options, "--source", str(source), "--reference", str(target)] if source and target else options
+    if isinstance(test.corpus, TextCorpus | IdsCorpus):
+        options += ["--source", str(test.corpus.source), "--reference", str(test.corpus.target)]
+    if isinstance(test.corpus, IdsCorpus):
+        options += ["--documents", str(test.corpus.documents)]
+    return options
 
 
 def _packed(scored: ScoredSuite, rules: Sequence[ScoringRule]) -> PackedAnswers:

@@ -344,6 +344,41 @@ def test_commands_of_steps_are_commands_of_focat(tmp_path: Path) -> None:
         application.commands[name].make_context(name, arguments)
 
 
+@pytest.mark.parametrize(
+    ("corpus", "options"),
+    [
+        ({"format": "text", "source": "a", "target": "b"}, ["--source", "a", "--reference", "b"]),
+        (
+            {"format": "ids", "source": "a", "target": "b", "documents": "c"},
+            ["--source", "a", "--reference", "b", "--documents", "c"],
+        ),
+        ({"format": "wit3", "source": "a", "target": "b"}, None),
+        ({"format": "generated", "documents": 3}, None),
+        (None, []),
+    ],
+)
+def test_commands_of_steps_measure_the_same(
+    corpus: dict[str, Any] | None, options: list[str] | None, tmp_path: Path
+) -> None:
+    """On the corpus of the plan, which the command line cannot name in every format, and by its first rule."""
+    changes = {"suites": {"deixis": {"path": "suite.json"}}, "tests": {"test": {"corpus": corpus, "metrics": "bleu"}}}
+    for name in ("suite.json", "a", "b", "c"):
+        (tmp_path / name).write_text("")
+    plan = str(write_plan(tmp_path, {**changes, "rules": ["window-mean", "current-sum"]}))
+    experiment = Experiment(load_plan(plan, []), tmp_path / "out", NULL_PROGRESS)
+    steps = {step.name: step for step in SystemTasks(experiment, "base", 1).steps()}
+    contrast, evaluate = (
+        measuring_command(experiment, Path("run"), steps[name]) for name in ("contrast.deixis", "evaluate.test.reuse")
+    )
+    suite = ["--suite", str(tmp_path / "suite.json"), "--rule", "window-mean"]
+    assert contrast == ["focat", "contrast", "run", *suite]
+    if options is None:
+        assert evaluate == ["focat", "reproduce", experiment.loaded.where, "--only", "base"]
+    else:
+        named = [str(tmp_path / option) if len(option) == 1 else option for option in options]
+        assert evaluate == ["focat", "evaluate", "run", "--context", "reuse", "--metrics", "bleu", *named]
+
+
 def test_a_damaged_table_of_a_result_is_refused(finished: Path, tmp_path: Path, launcher: Launcher) -> None:
     out = tmp_path / "out"
     shutil.copytree(finished / "out", out, ignore=shutil.ignore_patterns("runs", *FILES))

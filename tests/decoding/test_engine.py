@@ -83,6 +83,12 @@ def test_a_beam_is_what_its_definition_says(beam: int, penalty: float) -> None:
             assert [h.score for h in best] == pytest.approx([score for score, _ in wanted], abs=1e-5)
 
 
+@pytest.mark.parametrize(("closed", "left"), [(0, 12), (1, 9), (2, 5), (3, 5)])
+def test_work_is_estimated_by_what_the_prefix_leaves_of_the_source(closed: int, left: int) -> None:
+    request = Request(source(2, 3, 4, words=5), prefix=[5, 6, SEPARATOR] * closed)
+    assert request.remaining_source() == left
+
+
 def test_an_ensemble_is_the_mean_of_probabilities() -> None:
     models = [small(words=4, seed=seed, shift=seed) for seed in (3, 4, 5)]
     requests = [Request(source(2, 2, words=4, seed=seed), max_length=7) for seed in range(3)]

@@ -128,6 +128,25 @@ def test_results_are_enough(finished: Path, tmp_path: Path, launcher: Launcher) 
     assert f"base-seed1 is not here; bring it, or delete {out}/results/base.1.train.json" in said
 
 
+def test_a_run_that_has_only_begun_starts_from_its_parent_where_that_is_now(
+    finished: Path, tmp_path: Path, launcher: Launcher
+) -> None:
+    """Killed before its first checkpoint, and then moved with the whole experiment."""
+    out = tmp_path / "out"
+    shutil.copytree(finished / "out", out)
+    run = out / "runs" / "focused-seed1"
+    config = (run / "config.yaml").read_text()
+    assert str(finished) in config
+    for name in ("checkpoints", "averaged", "results", "more-results"):
+        shutil.rmtree(run / name)
+    (run / "best").unlink()
+    (run / "config.yaml").write_text(config.replace(str(finished), str(tmp_path / "before")))
+    for path in (out / "results").glob("focused.*"):
+        path.unlink()
+    reproduce(launcher, write_plan(tmp_path), out)
+    same(finished / "out", out)
+
+
 def test_killed_again_and_again(finished: Path, tmp_path: Path, launcher: Launcher) -> None:
     """At any moment: while preparing, training, measuring, or writing a file."""
     plan, out = write_plan(tmp_path), tmp_path / "out"

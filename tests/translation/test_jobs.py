@@ -16,6 +16,7 @@ from focat.files import atomic_file
 from focat.progress import NULL_PROGRESS
 from focat.translation import outputs
 from focat.translation.formats import FileSegment
+from focat.translation.formats.segments import SubtitleOptions
 from focat.translation.jobs import JOURNAL, Job, JobStats, run_job
 from focat.translation.journal import Journal
 from focat.translation.result import Translation
@@ -171,6 +172,30 @@ def test_only_the_same_job_is_resumed(
     with pytest.raises(FocatError, match=problem):
         model.translate_file(tmp_path / "in.txt", tmp_path / "out.txt", **options)
     model.translate_file(tmp_path / "in.txt", tmp_path / "out.txt")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options"),
+    [
+        (
+            "in.srt",
+            "1\n00:00:01,000 --> 00:00:02,000\n[door opens]\nIt is old.\n",
+            {"subtitles": SubtitleOptions(keep_sounds=True)},
+        ),
+        ("in.po", 'msgid ""\nmsgstr ""\n\nmsgid "Cat"\nmsgstr ""\n', {"all_entries": True}),
+    ],
+)
+def test_a_job_is_not_resumed_with_other_options_of_its_format(
+    name: str, text: str, options: dict[str, Any], model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / name).write_text(text)
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "finish", _die)
+        with pytest.raises(KeyboardInterrupt):
+            model.translate_file(tmp_path / name, tmp_path / "out")
+    with pytest.raises(FocatError, match=r"out.journal: belongs to a job with other format; run that command again"):
+        model.translate_file(tmp_path / name, tmp_path / "out", **options)
+    model.translate_file(tmp_path / name, tmp_path / "out")
 
 
 def _die(*_: object) -> None:

@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -192,6 +192,13 @@ def check_new_folder(path: Path) -> None:
     """Refuse the working folder and those above it: a folder that is replaced is gone for who is in it."""
     if Path(os.path.realpath(path)) in (Path.cwd(), *Path.cwd().parents):
         raise FocatError(f"{path}: is the working folder, or above it, and cannot be replaced; give another folder")
+
+
+def check_own_files(folder: Path, own: Collection[str], command: str) -> None:
+    """Refuse to replace a folder that a command has written, if somebody has put other files than these into it."""
+    foreign = next((path for path in sorted(folder.iterdir()) if path.name not in own), None)
+    if foreign is not None:
+        raise FocatError(f"{foreign}: was not written by `{command}`, which would delete it; move it away")
 
 
 def check_partial_file(path: Path) -> None:

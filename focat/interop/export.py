@@ -8,7 +8,7 @@ from pathlib import Path
 from focat.choices import ExportFormat, Quantization
 from focat.config.schema import Settings
 from focat.errors import FocatError, ParameterError
-from focat.files import atomic_folder, check_new_folder, read_json_object, write_atomic
+from focat.files import atomic_folder, check_new_folder, check_own_files, read_json_object, write_atomic
 from focat.interop.export_ctranslate2 import write_ctranslate2
 from focat.interop.export_hf import hf_class, write_hf
 from focat.interop.model_card import model_card
@@ -108,6 +108,4 @@ def _check_folder(folder: Path, overwrite: bool) -> None:
         exported = False
     if not exported:
         raise FocatError(f"{folder}: holds no exported model, so it is not replaced; give another folder")
-    foreign = next((path for path in sorted(folder.iterdir()) if path.name not in _FILES), None)
-    if foreign is not None:
-        raise FocatError(f"{foreign}: was not written by `focat export`, which would delete it; move it away")
+    check_own_files(folder, _FILES, "focat export")

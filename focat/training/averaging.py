@@ -10,10 +10,13 @@ from torch import Tensor
 
 from focat.choices import AveragingRule
 from focat.errors import FocatError
-from focat.files import atomic_folder, sha256, write_json
+from focat.files import atomic_folder, check_own_files, sha256, write_json
 from focat.model.stored_weights import CHECKSUMS, read_weights
 from focat.run import Run
 from focat.training.checkpoints import read_state
+
+_WEIGHTS, _AVERAGE = "weights.safetensors", "average.json"
+_FILES = {_WEIGHTS, _AVERAGE, CHECKSUMS}
 
 
 def select_checkpoints(updates: list[int], best: int, count: int, rule: AveragingRule) -> list[int]:
@@ -31,6 +34,8 @@ def select_checkpoints(updates: list[int], best: int, count: int, rule: Averagin
 
 def average_checkpoints(run: Run, count: int = 5, rule: AveragingRule = "closest") -> list[int]:
     """Write the average of `count` checkpoints to the run's `averaged/`; return their updates."""
+    if run.averaged.is_dir():
+        check_own_files(run.averaged, _FILES, "focat average")
     best = run.best_update()
     if best is None:
         raise FocatError(f"{run.path}: has no validated checkpoint yet; train it until its first validation")
@@ -43,8 +48,8 @@ def average_checkpoints(run: Run, count: int = 5, rule: AveragingRule = "closest
     chosen = select_checkpoints(validated, best, count, rule)
     weights = mean_weights([there[update] for update in chosen])
     with atomic_folder(run.averaged) as unfinished:
-        save_file(weights, unfinished / "weights.safetensors")
-        write_json(unfinished / "average.json", {"rule": rule, "updates": chosen, "best": best})
+        save_file(weights, unfinished / _WEIGHTS)
+        write_json(unfinished / _AVERAGE, {"rule": rule, "updates": chosen, "best": best})
         write_json(unfinished / CHECKSUMS, {file.name: sha256(file) for file in sorted(unfinished.iterdir())})
     return chosen
 

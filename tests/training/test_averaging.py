@@ -67,7 +67,13 @@ def test_mean_is_that_of_numpy(tmp_path: Path) -> None:
 
 def test_one_checkpoint(workspace: Workspace) -> None:
     workspace.train("training.budget.updates=4")
-    assert workspace.focat("average", str(workspace.run)) == f"{workspace.run}/averaged: the mean of checkpoint 4\n"
+    said = f"{workspace.run}/averaged: the mean of checkpoint 4\n"
+    assert workspace.focat("average", str(workspace.run)) == workspace.focat("average", str(workspace.run)) == said
+    notes = workspace.run / "averaged" / "notes.txt"
+    notes.write_text("mine")
+    with pytest.raises(FocatError, match="was not written by `focat average`, which would delete it; move it away"):
+        average_checkpoints(Run.open(workspace.run))
+    assert notes.read_text() == "mine"
 
 
 def test_as_a_user_averages(workspace: Workspace) -> None:

@@ -29,9 +29,28 @@ class PoField:
     first: int
     """Index of its first line in the entry."""
     lines: int = 1
-    text: str = ""
+    parts: list[str] = field(default_factory=list)
+    """What each line adds to the string; joined at the end, because strings may have a hundred thousand lines."""
+    length: int = 0
+    """Characters of the string."""
     wrapped: bool = False
     """Whether a line ends where the string has no line feed."""
+
+    @cached_property
+    def text(self) -> str:
+        """The string, when all its lines are there."""
+        return "".join(self.parts)
+
+    @property
+    def is_inside_a_line(self) -> bool:
+        """Whether what was read so far ends without a line feed."""
+        return bool(self.parts) and not self.parts[-1].endswith("\n")
+
+    def append(self, part: str) -> None:
+        """Add what stands in a line."""
+        if part:
+            self.parts.append(part)
+            self.length += len(part)
 
 
 @dataclass
@@ -101,15 +120,15 @@ def read_entries(lines: Lines) -> Iterator[PoEntry]:
             string = _STRING.match(keyword[3])
         elif string and current:
             current.lines += 1
-            current.wrapped |= current.text != "" and not current.text.endswith("\n")
+            current.wrapped |= current.is_inside_a_line
         elif content.strip() and not content.startswith("#"):
             shown = content.strip()[:_SHOWN]
             raise lines.error(f"{shown}: is no line of a PO file (msgid, msgstr, a string in quotes or a comment)")
         if keyword or string:
             if string is None or current is None:
                 raise lines.error("a string that does not end, or belongs to no keyword; correct it")
-            current.text += unescape(string[1])
-            if len(current.text) > lines.limit.bytes:
+            current.append(unescape(string[1]))
+            if current.length > lines.limit.bytes:
                 raise lines.error(f"a string of more than {lines.limit.bytes:,} characters; {lines.limit.remedy}")
         entry.lines.append(line)
     yield _checked(entry, lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -156,3 +157,14 @@ def test_an_entry_without_end(tmp_path: Path) -> None:
     assert "line 13: a string of more than 100 characters; break it, or raise" in message_of(
         po_corpus(path, max_line_bytes=100), tmp_path
     )
+
+
+def test_a_string_of_many_lines_is_read_in_linear_time(tmp_path: Path) -> None:
+    """A second; with a copy of the string for each line, minutes."""
+    lines = '"' + "a" * 100 + '"\n'
+    path = tmp_path / "long.po"
+    path.write_text(f'msgid ""\n{lines * 100_000}msgstr ""\n{lines * 100_000}')
+    start = time.process_time()
+    [document] = read_documents(po_corpus(path))
+    assert time.process_time() - start < 10
+    assert [len(sentence) for sentence in (*document.source, *document.target)] == [10_000_000, 10_000_000]

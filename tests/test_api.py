@@ -135,6 +135,8 @@ _HALF = r"holds \\ud800, half of a surrogate pair; give the whole character"
         ([b"Hi."], r"text\[0\] = b'Hi.': should be a list of sentences"),
         ("a\ud800", rf"text = .*: {_HALF}"),
         (["Hi.", "a\ud800"], rf"text\[1\] = .*: {_HALF}"),
+        ([focat.InputSentence("Hi.", translation=5)], r"text\[0\]\.translation = 5: should be a sentence, a string"),  # type: ignore[arg-type]
+        ([focat.InputSentence("Hi.", translation="a\ud800")], rf"text\[0\]\.translation = .*: {_HALF}"),
     ],
 )
 def test_what_is_no_text(text: Any, problem: str, model: focat.Model) -> None:

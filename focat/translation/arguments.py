@@ -58,6 +58,8 @@ def check_input(parameter: str, sentence: object) -> None:
         check_sentence(parameter, sentence)
         return
     check_sentence(f"{parameter}.text", sentence.text)
+    if sentence.translation is not None:
+        check_sentence(f"{parameter}.translation", sentence.translation)
     for i, phrase in enumerate(list_of(f"{parameter}.required", sentence.required, "a tuple of phrases")):
         forms = list_of(f"{parameter}.required[{i}]", phrase, "a tuple of forms, which are strings")
         for form in forms:

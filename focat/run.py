@@ -9,13 +9,14 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import BaseModel, PositiveInt, ValidationError
+from pydantic import BaseModel, Field, PositiveInt, ValidationError
 
 from focat.config import Settings, dump_settings, load_whole_settings, override_decoding
 from focat.config.schema import WindowSettings
+from focat.config.sections import INTEGER_LIMIT
 from focat.corpus.store import Store
 from focat.corpus.tokenizer import Tokenizer
 from focat.errors import FocatError
@@ -39,6 +40,7 @@ _RESTORE = "restore it from a copy of the run"
 _BEST = "write the name of a checkpoint into it, or train on, which writes it again"
 _BEGUN = {"model.json", "tokenizer", "config.yaml", "log.jsonl", "tensorboard", "checkpoints"}
 _CHECKPOINT_NAME = re.compile("[0-9]{1,18}")
+_MOST = 10**15  # updates or minutes that a run can have; what is no number is not below it either
 
 
 class ModelInfo(BaseModel):
@@ -47,7 +49,7 @@ class ModelInfo(BaseModel):
     format: int = 1
     source_vocabulary: PositiveInt
     target_vocabulary: PositiveInt
-    shift: int | Literal["avg-sequence"]
+    shift: Annotated[int, Field(ge=0, lt=INTEGER_LIMIT)] | Literal["avg-sequence"]
     store: str | None = None
     """Key of the store it was trained on; none for an imported model."""
 
@@ -141,7 +143,7 @@ class Run:
             if average.exists() and read_json_object(average, "run `focat average` again").get("best") == best:
                 return self.averaged
             folder = self.path / "checkpoints" / f"{best:07d}"
-            if not folder.exists():
+            if not folder.is_dir():
                 raise FocatError(
                     f"{self.path / 'best'}: names {folder.name}, which is no checkpoint of the run; {_BEST}"
                 )
@@ -311,7 +313,10 @@ def log_record(line: bytes) -> dict[str, Any] | None:
         return None
     if not isinstance(record, dict) or not isinstance(record.get("kind"), str):
         return None
-    if not isinstance(record.get("update"), int) or not isinstance(record.get("minutes", 0), int | float):
+    update, minutes = record.get("update"), record.get("minutes", 0)
+    if not isinstance(update, int) or not isinstance(minutes, int | float):
+        return None
+    if not (0 <= update < _MOST and 0 <= minutes < _MOST):
         return None
     if record.get("best") and not (
         isinstance(record.get("best_value"), int | float) and isinstance(record.get("criterion"), str)

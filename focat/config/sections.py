@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, field_validator
+
+INTEGER_LIMIT = 2**53  # far above any setting; tensors hold 63 bits, and sums and products must fit, too
 
 
 class SettingsSection(BaseModel):
@@ -14,6 +16,13 @@ class SettingsSection(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, use_attribute_docstrings=True, validate_default=True, allow_inf_nan=False
     )
+
+    @field_validator("*")
+    @classmethod
+    def _check_size(cls, value: Any) -> Any:
+        if isinstance(value, int) and abs(value) >= INTEGER_LIMIT:
+            raise ValueError("should have 15 digits at most")
+        return value
 
 
 class FileString(str):

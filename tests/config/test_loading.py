@@ -399,3 +399,10 @@ class TestOverridesOfDecoding:
         with pytest.raises(FocatError) as caught:
             override_decoding(Settings(), [override])
         assert str(caught.value).startswith(problem)
+
+
+@pytest.mark.parametrize("name", ["windows.before", "model.shift", "model.position_offset", "training.seed"])
+def test_an_integer_that_no_tensor_holds_is_refused(name: str) -> None:
+    for value in (2**53, 10**30):
+        with pytest.raises(FocatError, match=rf"{name} = {value}.*: should have 15 digits at most"):
+            load_settings(Path("focat:demo"), [f"{name}={value}"])

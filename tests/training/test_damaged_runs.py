@@ -163,3 +163,36 @@ def test_a_record_without_what_the_report_shows_is_none(fields: dict[str, object
     assert log_record(json.dumps({"kind": "validation", **fields}).encode()) is None
     whole = {"kind": "validation", "update": 2, "best": True, "criterion": "current", "best_value": 6.7}
     assert log_record(json.dumps(whole).encode()) == whole
+
+
+def test_an_update_that_is_no_number_is_no_record(undamaged: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(undamaged, folder)
+    log = folder / "run" / "log.jsonl"
+    content = log.read_text(encoding="utf-8")
+    for number in ("NaN", "Infinity", "-1", "9" * 400):
+        log.write_text(f'{{"kind": "validation", "update": {number}, "current": 1.0}}\n{content}', encoding="utf-8")
+        line = refused(folder, *COMMANDS["report"])
+        assert line == "run/log.jsonl, line 1: is no record of training; restore it, or delete the line", number
+
+
+def test_a_shift_beyond_all_positions_is_one_line(undamaged: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(undamaged, folder)
+    described = folder / "run" / "model.json"
+    content = json.loads(described.read_text(encoding="utf-8"))
+    described.write_text(json.dumps(content | {"shift": 10**30}), encoding="utf-8")
+    for command in ("translate", "report", "train"):
+        line = refused(folder, *COMMANDS[command])
+        assert line == "run/model.json: does not describe a model; restore it from a copy of the run", command
+
+
+def test_files_among_the_checkpoints_are_left_alone(undamaged: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(undamaged, folder)
+    notes = [folder / "run" / "checkpoints" / name for name in ("0000099", "notes.focat-unfinished")]
+    for path in notes:
+        path.write_text("mine")
+    for command in ("average", "train"):
+        focat(folder, *COMMANDS[command])
+        assert [path.read_text() for path in notes] == ["mine", "mine"], command

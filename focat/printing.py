@@ -10,6 +10,7 @@ import os
 import sys
 from typing import TextIO
 
+_LONGEST = 1000  # characters of a message
 _KEPT = "\t\n"
 _PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in _KEPT} | {0x7F: 0x2421}  # ␛ for escape
 _C1 = range(0x80, 0xA0)  # of which one begins escape sequences, too
@@ -22,6 +23,12 @@ _VISIBLE = _PICTURES | dict.fromkeys((*_C1, *_LINE_ENDS, *_BIDI, *_SURROGATES), 
 def printable(text: str) -> str:
     """The text with a visible sign for each control character but tabs and ends of lines; as long as before."""
     return text.translate(_VISIBLE)
+
+
+def abridged(message: str) -> str:
+    """A message, or its beginning and its end if it quotes something very long."""
+    half = _LONGEST // 2
+    return message if len(message) <= _LONGEST else f"{message[:half]} … {message[-half:]}"
 
 
 def print_line(text: object, file: TextIO | None = None) -> None:

@@ -14,7 +14,7 @@ from focat._version import __version__
 from focat.cli import analyse, data, experiments, interop, measure, quality, serve, system, training, translate
 from focat.errors import FocatError, ParameterError
 from focat.hardware import limit_spinning
-from focat.printing import discard_output, print_line
+from focat.printing import abridged, discard_output, print_line
 
 app = typer.Typer(
     name="focat",
@@ -24,7 +24,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_LONGEST_ERROR = 1000  # characters of an error that are printed
 _OBJECTS_BETWEEN_COLLECTIONS = 10_000  # Python's own choice is 700
 _COMMANDS: dict[str, Callable[..., None]] = {
     "demo": experiments.demo_command,
@@ -88,10 +87,8 @@ def main() -> None:
 
 
 def _print_error(message: str) -> None:
-    """Print a line about an error; of one that quotes something very long, only the beginning and the end."""
-    if len(message) > _LONGEST_ERROR:
-        message = f"{message[: _LONGEST_ERROR // 2]} … {message[-_LONGEST_ERROR // 2 :]}"
-    print_line(f"focat: {message}", sys.stderr)
+    """Print a line about an error."""
+    print_line(f"focat: {abridged(message)}", sys.stderr)
 
 
 def _options_of(command: Any, arguments: list[str]) -> dict[str, str]:

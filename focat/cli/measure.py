@@ -123,6 +123,7 @@ def score_command(
     progress = opt.progress_shown(quiet)
     model = load([run, *(ensemble or [])], device)
     scored = model.score_pairs(pairs, window, precision, progress)
+    found = score_results(scored, model.score_signature(window, precision))
     by_name: ScoreFormat = "jsonl" if output is not None and output.suffix == ".jsonl" else "tsv"
     lines = score_lines(scored, format or by_name)
     if output is None:
@@ -130,7 +131,6 @@ def score_command(
             print(line)
     else:
         write_atomic(output, "".join(line + "\n" for line in lines))
-    found = score_results(scored, model.score_signature(window, precision))
     progress.log(
         f"{found.sentences:,} sentences of {found.documents:,} documents: log-probability "
         f"{found.per_sentence:.4f} per sentence, {found.per_token:.4f} per token, perplexity "

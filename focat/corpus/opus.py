@@ -51,7 +51,7 @@ class DocumentFiles:
             self._zip = zipfile.ZipFile(path)
         except FileNotFoundError:
             raise FocatError(f"{path}: no such file or folder") from None
-        except (OSError, zipfile.BadZipFile) as error:
+        except (OSError, NotImplementedError, zipfile.BadZipFile) as error:
             raise FocatError(f"{path}: neither a folder nor a .zip that can be read ({error})") from None
 
     def open(self, document: str) -> BinaryIO:

@@ -24,6 +24,7 @@ from focat.windows.builder import WindowSpan, cut_window, join_window, pad_windo
 
 _BATCH_TOKENS = {"cpu": 4096, "cuda": 65_536}
 _CHARACTERS = 3  # per token, roughly
+_LEAST = -700  # log-probability of a token, on average; that of an untrained model is -12, and e ** 710 overflows
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,10 @@ def score_results(scored: Sequence[Sequence[SentenceScore]], signature: str) -> 
     """Return the figures over all sentences."""
     flat = [score for document in scored for score in document]
     total, tokens = math.fsum(score.log_probability for score in flat), sum(len(score.tokens) for score in flat)
+    if not total / tokens > _LEAST:
+        raise FocatError(
+            f"the log-probabilities of a token are {total / tokens:.3g} on average: the model's weights must be damaged"
+        )
     return ScoreResults(
         documents=len(scored),
         sentences=len(flat),

@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse
 
 from focat.config.explain import short_text
 from focat.errors import ParameterError
+from focat.printing import abridged
 
 
 class ApiError(Exception):
@@ -18,7 +19,8 @@ class ApiError(Exception):
         self, status: int, message: str, parameter: str | None = None, headers: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(message)
-        self.status, self.message, self.parameter, self.headers = status, message, parameter, headers
+        self.status, self.message = status, abridged(message)
+        self.parameter, self.headers = parameter, headers
 
     @classmethod
     def invalid(cls, error: ValidationError) -> ApiError:

@@ -341,6 +341,10 @@ def test_documents_that_cannot_be_read(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "de.zip", "w") as archive:
         archive.writestr("OpenSubtitles/raw/de/0/x.xml", "<document><s>A</s></document>")
     assert message_of(corpus, tmp_path) == "de.zip: de/0/x.xml.gz, line 1: <s> without an id"
+    start = whole.index(b"PK\1\2") + 6  # of the version of .zip that reading takes
+    (tmp_path / "de.zip").write_bytes(whole[:start] + b"\x54" + whole[start + 1 :])
+    expected = "de.zip: neither a folder nor a .zip that can be read (zip file version 8.4)"
+    assert message_of(corpus, tmp_path) == expected
     damaged = bytearray(whole)
     damaged[60:80] = bytes(20)
     (tmp_path / "de.zip").write_bytes(damaged)

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import focat as focat_package
-from focat.evaluation.document_scores import AlignedSentence, score_documents
+from focat.errors import FocatError
+from focat.evaluation.document_scores import AlignedSentence, SentenceScore, score_documents, score_results
 from focat.evaluation.scoring import score_texts
 from focat.windows.corpus_windows import cut_windows, gather_batch
 from focat.windows.texts import WindowText, batch_texts
@@ -46,6 +47,15 @@ def test_scores_are_those_of_each_window(contrast_run, files):
     assert figures["signature"].startswith("score|window:4to4|precision:float32|weights:")
     assert figures["per_sentence"] == pytest.approx(total / 5)
     assert figures["perplexity"] == pytest.approx(math.exp(-total / figures["tokens"]))
+
+
+@pytest.mark.parametrize("score", [-800.0, math.nan])
+def test_scores_of_damaged_weights_are_refused(score: float) -> None:
+    found = [[SentenceScore("a", "b", ("b",), (score,))]]
+    with pytest.raises(
+        FocatError, match=rf"log-probabilities of a token are {score:.3g} on average: the model's weights"
+    ):
+        score_results(found, "score")
 
 
 def test_a_table_in_a_pipe(contrast_run, files):

@@ -182,6 +182,10 @@ def test_files_and_export(server: RunningServer) -> None:
     assert export.content.decode() == srt.replace("Tom sleeps.", "Tom schläft.").replace("He is old.", "Er ist alt.")
     wrong = server.request("POST", "/v1/export", data={"translations": "[]"}, files={"file": ("film.srt", srt)})
     assert wrong.status_code == 400
+    unknown = server.request("POST", "/v1/files", files={"file": ("film.s" + "@" * 3000, srt)})
+    assert unknown.status_code == 400
+    assert len(unknown.json()["error"]["message"]) < 1010
+    assert unknown.json()["error"]["message"].endswith("If each line of it is a sentence, choose the format text")
     broken = server.request("POST", "/v1/files", files={"file": ("film.srt", b"\xff")})
     assert broken.status_code == 400
     assert broken.json()["error"]["message"].startswith("film.srt")

@@ -134,9 +134,9 @@ def same_blocks(before: bytes, after: bytes) -> list[str]:
 
 
 def same_code(before: bytes, after: bytes) -> list[str]:
-    """A Markdown file keeps its fences and addresses."""
+    """A Markdown file keeps its fences and addresses; what has a backtick behind the first three is no fence."""
     before, known = _in_utf8(before)
-    kept = [re.findall(rb"^```[^\r\n]*|http://x/y", text, re.MULTILINE) for text in (before, after)]
+    kept = [re.findall(rb"^```[^\r\n`]*(?=[\r\n]|\Z)|http://x/y", text, re.MULTILINE) for text in (before, after)]
     return [] if sorted(kept[0]) == sorted(kept[1]) or not known else ["code or addresses of Markdown have changed"]
 
 

@@ -189,7 +189,7 @@ def check_parent_folder(path: Path) -> None:
 
 
 def check_new_folder(path: Path) -> None:
-    """Refuse the working folder and those above it: a folder that is replaced is gone for who is in it."""
+    """Refuse the working folder and those above it, which a new folder cannot replace under the shell that is in it."""
     if Path(os.path.realpath(path)) in (Path.cwd(), *Path.cwd().parents):
         raise FocatError(f"{path}: is the working folder, or above it, and cannot be replaced; give another folder")
 

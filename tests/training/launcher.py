@@ -105,6 +105,8 @@ def serve() -> None:
 
 
 def _become(main: Any, arguments: list[str], output: str, environment: dict[str, str]) -> None:
+    for number in (signal.SIGHUP, signal.SIGTSTP):  # what runs the tests may ignore them, as `nohup` does
+        signal.signal(number, signal.SIG_DFL)
     output = os.open(output, os.O_WRONLY | os.O_APPEND)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for here, there in ((nothing, 0), (output, 1), (output, 2)):

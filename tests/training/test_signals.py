@@ -37,6 +37,11 @@ def test_a_signal_stops_after_saving_and_the_same_command_resumes(workspace: Wor
     assert without_time(records(workspace.run)) == without_time(records(uninterrupted))
 
 
+def _take_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # what runs the tests may ignore it
+
+
 def test_training_whose_terminal_is_closed_saves(workspace: Workspace) -> None:
     """As of a window that is closed, or a connection that is lost: a signal, and a terminal that takes no output."""
     master, terminal = os.openpty()
@@ -48,7 +53,7 @@ def test_training_whose_terminal_is_closed_saves(workspace: Workspace) -> None:
         stderr=terminal,
         cwd=ROOT,
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        preexec_fn=_take_terminal,
     )
     os.close(terminal)
     try:
@@ -76,6 +81,7 @@ def test_the_end_of_the_terminal_may_be_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         assert ending_signals() == [signal.SIGTERM]
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        assert ending_signals() == [signal.SIGTERM, signal.SIGHUP]
     finally:
         signal.signal(signal.SIGHUP, before)
-    assert ending_signals() == [signal.SIGTERM, signal.SIGHUP]

@@ -34,7 +34,8 @@ def translate_command(
     format: Annotated[
         str | None,
         typer.Option(
-            help="text, jsonl, srt, vtt, ass, po, xliff, html or markdown; by the end of the file's name if not given."
+            help="text, jsonl, srt, vtt, ass, po, xliff, html, markdown, docx, pptx, odt or epub; by the end of the "
+            "file's name if not given."
         ),
     ] = None,
     encoding: Annotated[

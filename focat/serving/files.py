@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ from focat.errors import FocatError
 from focat.serving.errors import ApiError
 from focat.serving.service import ServedRun
 from focat.translation.alignment import align_words
-from focat.translation.formats import FileSegment, FormatOptions, InputLines, format_of, read_segments
+from focat.translation.formats import FileSegment, FormatOptions, InputLines, format_of, is_archive, read_segments
+from focat.translation.outputs import segment_writer
 from focat.translation.result import Translation, on_one_line
 from focat.translation.sentence import Sentence, as_input
 
@@ -42,6 +44,16 @@ class ClientFile:
         options = FormatOptions(split=self.split, languages=(run.source, run.target))
         with _on_disk(self.name, self.content) as path:
             return list(read_segments(InputLines(path), self.format, options))
+
+    def shown_text(self, run: ServedRun) -> str:
+        """Text by which its language can be found out; `run` is any.
+
+        Raises:
+            ApiError: it cannot be read as a file of its format.
+        """
+        if not is_archive(self.format):
+            return self.content.decode("utf-8", "replace")
+        return " ".join(as_input(sentence).text for sentence in text_of(self.segments(run)).sentences)
 
 
 @dataclass(frozen=True)
@@ -81,10 +93,14 @@ def align_sentence(model: Model, sentence: Sentence, translation: str) -> Transl
     return Translation(given.text, translation, alignment=alignment)
 
 
-def written(segments: Sequence[FileSegment], translations: Sequence[Translation]) -> bytes:
-    """The file with translations, one for each sentence."""
-    remaining = iter(translations)
-    return "".join(segment.write([next(remaining) for _ in segment.sentences]) for segment in segments).encode()
+def written(file: ClientFile, segments: Sequence[FileSegment], translations: Sequence[Translation]) -> bytes:
+    """The file with translations, one for each sentence of its segments."""
+    remaining, content = iter(translations), io.BytesIO()
+    writer = segment_writer(content, file.format, Path(file.name))
+    for segment in segments:
+        writer.write(segment, [next(remaining) for _ in segment.sentences])
+    writer.finish()
+    return content.getvalue()
 
 
 async def read_form(request: Request) -> FormData:

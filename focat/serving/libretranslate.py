@@ -162,13 +162,14 @@ class LibreTranslateApi:
         if target is None:
             raise ApiError(400, "target: is missing", "target")
         source = text_field(form, "source") or _AUTO
-        run, _ = self._run(source, target, [file.content.decode("utf-8", "replace")])
+        shown = await run_in_threadpool(file.shown_text, self._service.runs[0])
+        run, _ = self._run(source, target, [shown])
         segments = await run_in_threadpool(file.segments, run)
         text = text_of(segments)
         documents = [[DocumentSentence.of(sentence) for sentence in part] for part in text.documents]
         async with self._service.ticket(client, run, documents) as ticket:
             found = await self._service.in_time(ticket.translations())
-        content = await run_in_threadpool(written, segments, found)
+        content = await run_in_threadpool(written, file, segments, found)
         path = PurePath(file.name or "file")
         name = f"{secrets.token_urlsafe(24)}{path.suffix}"
         self._files[name] = f"{path.stem}.{run.target}{path.suffix}", content

@@ -243,7 +243,7 @@ class NativeApi:
             raise ApiError(400, problem, "translations")
         with self._admitted(client, len(sentences)):
             filled = await self._service.in_time(_aligned(run, sentences, translations))
-        content = await run_in_threadpool(written, segments, filled)
+        content = await run_in_threadpool(written, file, segments, filled)
         return Response(content, media_type="application/octet-stream")
 
     @contextmanager

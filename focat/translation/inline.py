@@ -108,17 +108,22 @@ class InlineText:
         Args:
             escape: writes text as it must stand in the file.
         """
+        parts = self.translated(translation)
+        return "".join(escape(part) if isinstance(part, str) else part.text for part in parts)
+
+    def translated(self, translation: Translation) -> Sequence[Part]:
+        """Text and tags of the translation, in their order."""
         layout, text = self._layout, translation.text
         if not layout.text:
-            return "".join(escape(part) if isinstance(part, str) else part.text for part in self.parts)
+            return self.parts
         words = _NO_WORDS
         if layout.goes_by_words:
             alignment = translation.alignment or positional_alignment(layout.text, text)
             words = _split_words(alignment, layout, text)
         elements = [_element(node, words) for node in layout.nodes]
-        writer = _Writer(layout, text, words, escape)
+        writer = _Writer(layout, text, words)
         writer.write_nodes(layout.nodes, place_elements(elements, words.weights))
-        return escape(layout.before) + writer.finish() + escape(layout.after)
+        return [layout.before, *writer.finish(), layout.after]
 
     @cached_property
     def _layout(self) -> _Layout:
@@ -292,10 +297,10 @@ def _element(node: _Node, words: _Words) -> Element:
 class _Writer:
     """Writes the translation and its tags from left to right."""
 
-    def __init__(self, layout: _Layout, text: str, words: _Words, escape: Callable[[str], str]) -> None:
-        self._layout, self._text, self._words, self._escape = layout, text, words, escape
+    def __init__(self, layout: _Layout, text: str, words: _Words) -> None:
+        self._layout, self._text, self._words = layout, text, words
         self._breaks = _place_breaks(layout, text)
-        self._written: list[str] = []
+        self._written: list[Part] = []
         self._position = 0
 
     def write_nodes(self, nodes: Sequence[_Node], placements: Sequence[Placement]) -> None:
@@ -304,26 +309,26 @@ class _Writer:
         for i in order:
             node, placed = nodes[i], placements[i]
             self._advance(self._offset(node.start, placed.start, node.tag.kind))
-            self._written.append(self._escape(node.tag.text) if isinstance(node.tag, _White) else node.tag.text)
+            self._written.append(node.tag.text if isinstance(node.tag, _White) else node.tag)
             if node.closing:
                 self.write_nodes(node.children, placed.children)
                 self._advance(self._offset(node.end, placed.end, "close"))
-                self._written.append(node.closing.text)
+                self._written.append(node.closing)
 
-    def finish(self) -> str:
+    def finish(self) -> list[Part]:
         """Write the rest; returns everything."""
         self._advance(len(self._text))
-        return "".join(self._written)
+        return self._written
 
     def _advance(self, offset: int) -> None:
         """Write the text up to an offset, unless it is written already."""
         start = self._position
         for position in range(start, offset):
             if position in self._breaks:
-                self._written.append(self._escape(self._text[start:position] + self._breaks[position]))
+                self._written.append(self._text[start:position] + self._breaks[position])
                 start = position + 1
         if start < offset:
-            self._written.append(self._escape(self._text[start:offset]))
+            self._written.append(self._text[start:offset])
         self._position = max(self._position, offset)
 
     def _offset(self, source_offset: int, gap: int, kind: str) -> int:

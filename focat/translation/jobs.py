@@ -11,11 +11,11 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 from focat._version import __version__
 from focat.corpus.text_files import DEFAULT_LIMIT, LineLimit
-from focat.errors import FocatError
+from focat.errors import FocatError, ParameterError
 from focat.files import behind_link, check_parent_folder, check_partial_file, disk_errors, sha256
 from focat.progress import Progress
 from focat.translation.formats import (
@@ -24,19 +24,20 @@ from focat.translation.formats import (
     InputLines,
     check_effect,
     format_of,
+    is_archive,
     read_segments,
 )
 from focat.translation.formats.encodings import UTF8, TextEncoder, file_encoding
 from focat.translation.formats.lines import STDIN
 from focat.translation.journal import FileId, Journal, JournaledDecoder, open_journal, replaceable_outputs
-from focat.translation.outputs import file_id, output_file, standard_output
+from focat.translation.outputs import file_id, output_file, segment_writer, standard_output, takes_bytes
 from focat.translation.read_ahead import ReadAhead
 from focat.translation.result import Translation
 from focat.translation.translator import Translator
 
 STDOUT = Path("-")
 JOURNAL = ".journal"  # suffix of the file beside the output
-_MAX_LISTED = 5  # line numbers in a note
+_MAX_LISTED = 5  # numbers of lines in a note
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,16 @@ class Job:
         return self.format or format_of(self.input, self.options.languages)
 
     @property
+    def is_archive(self) -> bool:
+        """Whether its format is one of archives, which have paragraphs and no lines."""
+        return is_archive(self.format_name)
+
+    @property
+    def unit(self) -> Literal["line", "paragraph"]:
+        """What its parts are named by in notes."""
+        return "paragraph" if self.is_archive else "line"
+
+    @property
     def journal(self) -> Path:
         """The journal, which exists until the job is done: beside the file itself, if the output is a link to it."""
         output = behind_link(self.output)
@@ -72,7 +83,7 @@ class Job:
 
     def with_encoding(self, report: Callable[[str], None]) -> Job:
         """The same job with the encoding of its input, unless that is a pipe; one that was found out is reported."""
-        if self.encoding is not None or self.readable_once:
+        if self.encoding is not None or self.readable_once or self.is_archive:
             return self
         return replace(self, encoding=file_encoding(self.input, self.options.languages[0], report))
 
@@ -88,6 +99,10 @@ class Job:
             self.check_paths(replaceable_outputs(self.journal), resumed=self.journal.exists())
         self.segments()  # refuses options that do not go together
         check_effect(self.format_name, self.options)
+        if self.encoding is not None and self.is_archive:
+            raise ParameterError("encoding", self.encoding, f"has no effect on {self.format_name}; leave it out")
+        if self.is_archive and self.output == STDOUT and not takes_bytes():
+            raise FocatError(f"{self.input}: its translation is no text to be shown; give an output file")
 
     def check_paths(self, replaceable: Sequence[FileId], resumed: bool) -> None:
         """Refuse an output that cannot be written, or may not; a job that is resumed may replace these files."""
@@ -124,6 +139,8 @@ class Job:
 class JobStats:
     """What a job did, and what was hard."""
 
+    unit: Literal["line", "paragraph"] = "line"
+    """What the numbers below count: lines, or in archives, which have none, paragraphs."""
     sentences: int = 0
     seconds: float = 0.0
     sentences_per_second: float = 0.0
@@ -158,17 +175,22 @@ class JobStats:
     def notes(self) -> Iterator[str]:
         """Lines for the user about what was hard."""
         if self.chunked:
-            yield f"too long for the model, translated in chunks: {_lines(self.chunked)}"
+            yield f"too long for the model, translated in chunks: {self._numbered(self.chunked)}"
         if self.truncated:
-            yield f"translation truncated at the maximum length: {_lines(self.truncated)}"
+            yield f"translation truncated at the maximum length: {self._numbered(self.truncated)}"
         if self.shortened:
             yield f"windows that were too long and lost context: {self.shortened:,}"
         if self.terms:
             yield f"terms that translations had to contain: {self.terms:,}"
         for phrase, lines in itertools.islice(self.unmet.items(), _MAX_LISTED):
-            yield f"`{phrase}` could not be put into the translation: {_lines(lines)}"
+            yield f"`{phrase}` could not be put into the translation: {self._numbered(lines)}"
         for what, lines in self.noted.items():
-            yield f"{what}: {_lines(lines)}"
+            yield f"{what}: {self._numbered(lines)}"
+
+    def _numbered(self, numbers: list[int]) -> str:
+        named = ", ".join(f"{number:,}" for number in numbers[:_MAX_LISTED])
+        more = f" and {len(numbers) - _MAX_LISTED:,} more" if len(numbers) > _MAX_LISTED else ""
+        return f"{self.unit}{'s' * (len(numbers) > 1)} {named}{more}"
 
 
 def run_job(job: Job, translator: Translator, weights: list[str], progress: Progress) -> JobStats:
@@ -195,22 +217,25 @@ def run_job(job: Job, translator: Translator, weights: list[str], progress: Prog
 def _translate(
     job: Job, translator: Translator, total: int | None, progress: Progress, out: BinaryIO, journal: Journal | None
 ) -> JobStats:
-    stats = JobStats()
+    stats = JobStats(job.unit)
     name = Path("standard output") if journal is None else job.output
     decoder = None if journal is None else JournaledDecoder(translator.decoder, journal)
     with progress.bar("translating", "sentences", total) as bar:
         segments = job.segments(progress.log)
-        encoder = TextEncoder(name, job.output_encoding)
+        writer = segment_writer(out, job.format_name, name, job.output_encoding)
         # With a journal, what is decoded together must not depend on time: a resumed job repeats it.
         pipe = ReadAhead(segments) if job.readable_once and journal is None else None
         groups = ((segment, segment.sentences, segment.ends_document) for segment in pipe or segments)
         for segment, translations in translator.groups(groups, decoder, pipe.ready if pipe else None):
             stats.add(segment, translations)
             with disk_errors(name):
-                out.write(encoder.encode(segment.write(translations), segment.line))
+                writer.write(segment, translations)
                 if journal is None:
                     out.flush()
             bar.advance(len(translations), earlier=journal is not None and journal.replaying)
+        with disk_errors(name):
+            writer.finish()
+            out.flush()
     stats.seconds, stats.sentences_per_second = round(bar.seconds, 3), round(bar.rate, 2)
     return stats
 
@@ -239,9 +264,3 @@ def translator_identity(translator: Translator, weights: list[str]) -> dict[str,
         "batch size": translator.engine.batch_tokens,
         "terms": translator.terminology and [astuple(entry) for entry in translator.terminology.entries],
     }
-
-
-def _lines(lines: list[int]) -> str:
-    named = ", ".join(f"{line:,}" for line in lines[:_MAX_LISTED])
-    more = f" and {len(lines) - _MAX_LISTED:,} more" if len(lines) > _MAX_LISTED else ""
-    return f"line {named}" if len(lines) == 1 else f"lines {named}{more}"

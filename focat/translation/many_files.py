@@ -19,12 +19,11 @@ from focat.errors import FocatError, ParameterError
 from focat.files import PARTIAL_SUFFIX, disk_errors
 from focat.progress import Bar, Progress
 from focat.translation.formats import FileSegment, format_of
-from focat.translation.formats.encodings import TextEncoder
 from focat.translation.formats.lines import STDIN
 from focat.translation.formats.segments import verbatim
 from focat.translation.jobs import JOURNAL, STDOUT, Job, JobStats, input_identity, translator_identity
 from focat.translation.journal import FileId, Journal, JournaledDecoder, open_journal, written_outputs
-from focat.translation.outputs import output_file
+from focat.translation.outputs import SegmentWriter, output_file, segment_writer
 from focat.translation.result import Translation
 from focat.translation.translator import Translator
 
@@ -235,7 +234,7 @@ def _translate(
     for name, own in itertools.groupby(results, key=lambda result: result[0][0]):
         job = jobs[name]
         segments = _counted(((segment, translations) for (_, segment), translations in own), journal, bar)
-        stats.files[name] = found = JobStats()
+        stats.files[name] = found = JobStats(job.unit)
         before = outputs[name]
         try:
             if before in written:  # finished before the job was interrupted
@@ -243,14 +242,14 @@ def _translate(
                     found.add(segment, translations)
             else:
                 with output_file(job.output, journal, before) as out:
-                    encoder = TextEncoder(job.output, job.output_encoding)
+                    writer = segment_writer(out, job.format_name, job.output, job.output_encoding)
                     for segment, translations in segments:
                         found.add(segment, translations)
-                        data = _encoded(encoder, segment, translations)
-                        with disk_errors(job.output):
-                            out.write(data)
+                        _write(writer, job, segment, translations)
                     if name in stats.failed:
                         raise _UnwritableFile(stats.failed[name])
+                    with disk_errors(job.output):
+                        writer.finish()
                     _check_output(job, before)
             stats.translated.append(name)
         except _UnwritableFile as error:
@@ -288,11 +287,12 @@ def _counted(
         yield segment, translations
 
 
-def _encoded(encoder: TextEncoder, segment: FileSegment, translations: Sequence[Translation]) -> bytes:
-    try:
-        return encoder.encode(segment.write(translations), segment.line)
-    except FocatError as error:
-        raise _UnwritableFile(str(error)) from error
+def _write(writer: SegmentWriter, job: Job, segment: FileSegment, translations: Sequence[Translation]) -> None:
+    with disk_errors(job.output):
+        try:
+            writer.write(segment, translations)
+        except FocatError as error:
+            raise _UnwritableFile(str(error)) from error
 
 
 def _report(stats: FilesStats, progress: Progress) -> None:

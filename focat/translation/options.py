@@ -39,7 +39,7 @@ class FileOptions(TranslateOptions, total=False):
     """Options of `focat.Model.translate_file` and `translate_files`, besides those of `translate`."""
 
     format: str | None
-    """As text, jsonl or srt (`focat.translation.formats.FORMATS`); by the name of the input if not given."""
+    """As text, srt or docx (`focat.translation.formats.FORMATS`); by the name of the input if not given."""
     split: bool
     """The input is running text, to be split into sentences."""
     scores: bool

@@ -7,6 +7,8 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import docx
+
 from focat.corpus.document import Document
 from focat.corpus.generated import contrapro_suite, generate, voita_suite
 from tests.docs.shell import Shell
@@ -60,8 +62,14 @@ def build(folder: Path, shell: Shell) -> None:
 
 
 def write_texts(folder: Path) -> None:
-    """Write the texts that pages translate."""
+    """Write the texts and documents that pages translate."""
     (folder / "films").mkdir()
+    (folder / "reports").mkdir()
+    report = docx.Document()
+    report.add_heading("The cat")
+    report.add_paragraph("Where is the cat? It is ").add_run("old").bold = True
+    for name in ("report.docx", "reports/one.docx"):
+        report.save(str(folder / name))
     for name, text in TEXTS.items():
         (folder / name).write_text(text, encoding="utf-8")
 

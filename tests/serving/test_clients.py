@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import deepl
+import docx
 import pytest
 import requests
 from libretranslatepy import LibreTranslateAPI
@@ -16,10 +20,12 @@ from lxml import html
 
 from focat.api import Model
 from focat.corpus.generated import generate
+from focat.serving.files import ClientFile
 from focat.serving.texts import read_text
 from focat.translation.formats.placeholders import placeholders
 from focat.translation.sentence import as_input
 from tests.serving.running import RunningServer
+from tests.translation.documents import saved, with_words
 
 DOCUMENT = list(next(iter(generate(1, 9))).source)[:4]
 
@@ -186,6 +192,20 @@ def test_a_file(server: RunningServer, model: Model) -> None:
     assert fetched.text == "\n".join([*first, "", *second, ""])
     assert fetched.headers["content-disposition"] == 'attachment; filename="talk.de.txt"'
     assert requests.get(answer["translatedFileUrl"], timeout=60).status_code == 404
+
+
+def test_a_document_in_a_language_that_is_found_out(server: RunningServer, model: Model, tmp_path: Path) -> None:
+    sentences = ["Where is the cat?", "Tom sleeps."]
+    content = "".join(f"<w:p><w:r><w:t>{sentence}</w:t></w:r></w:p>" for sentence in sentences)
+    path = saved(with_words(content), tmp_path / "a.docx")
+    files = {"file": ("a.docx", path.read_bytes())}
+    read = ClientFile("a.docx", path.read_bytes(), "docx", False)
+    languages = SimpleNamespace(source="en", target="de")
+    assert read.shown_text(languages) == " ".join(sentences)  # type: ignore[arg-type]
+    answer = server.request("POST", "/translate_file", data={"source": "auto", "target": "de"}, files=files).json()
+    fetched = requests.get(answer["translatedFileUrl"], timeout=60)
+    found = [p.text for p in docx.Document(io.BytesIO(fetched.content)).paragraphs]
+    assert found == model.translate(sentences)
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import threading
+from pathlib import Path
 from typing import Any
 
+import docx
 import pytest
 import requests
 
 from focat.api import Model
 from focat.corpus.generated import generate
 from tests.serving.running import RunningServer
+from tests.translation.documents import saved, with_words
 
 DOCUMENT = list(next(iter(generate(1, 9))).source)[:6]
 
@@ -189,6 +193,18 @@ def test_files_and_export(server: RunningServer) -> None:
     broken = server.request("POST", "/v1/files", files={"file": ("film.srt", b"\xff")})
     assert broken.status_code == 400
     assert broken.json()["error"]["message"].startswith("film.srt")
+
+
+def test_documents(server: RunningServer, tmp_path: Path) -> None:
+    content = saved(with_words("<w:p><w:r><w:t>Tom sleeps.</w:t></w:r></w:p>"), tmp_path / "a.docx").read_bytes()
+    read = server.request("POST", "/v1/files", files={"file": ("a.docx", content)}).json()
+    assert (read["format"], read["sentences"]) == ("docx", ["Tom sleeps."])
+    form = {"translations": json.dumps(["Tom schläft."])}
+    export = server.request("POST", "/v1/export", data=form, files={"file": ("a.docx", content)})
+    assert [p.text for p in docx.Document(io.BytesIO(export.content)).paragraphs] == ["Tom schläft."]
+    broken = server.request("POST", "/v1/files", files={"file": ("a.docx", content[:-100])})
+    assert broken.status_code == 400
+    assert broken.json()["error"]["message"].startswith("a.docx: is no DOCX file")
 
 
 def test_files_that_hold_translations_placeholders_and_tags(server: RunningServer) -> None:

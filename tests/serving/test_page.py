@@ -210,9 +210,9 @@ def test_subtitles_that_are_dropped_keep_their_times(browser: Browser, server: R
     assert name == "film.de.srt"
     assert content == SRT.replace("Where is the cat?", one).replace("It is old.", two)
     assert exported(page, "Text") == ("film.de.txt", f"{one}\n{two}\n")
-    (tmp_path / "talk.docx").write_text("no text", encoding="utf-8")
-    drop(page, tmp_path / "talk.docx")
-    assert "does not read .docx files" in page.get_by_role("alert").inner_text()
+    (tmp_path / "talk.doc").write_text("no text", encoding="utf-8")
+    drop(page, tmp_path / "talk.doc")
+    assert "does not read .doc files" in page.get_by_role("alert").inner_text()
     assert shown(page) == [one, two]
     assert _expected(browser, "400")
 

@@ -13,6 +13,7 @@ from tests.soak.fuzz_case import Build, FuzzCase, Mutate
 from tests.soak.fuzz_corpora import CORPORA, changed_copy
 from tests.soak.fuzz_http import HTTP
 from tests.soak.fuzz_translation import (
+    documents,
     journal,
     same_blocks,
     same_code,
@@ -297,6 +298,7 @@ KINDS: dict[str, tuple[Build, int]] = {  # with how many inputs of it in a round
     "translate-ass": (translate("film.ass", same_events, mutate_text), 40),
     "translate-html": (translate("page.html", same_blocks, mutate_text), 40),
     "translate-markdown": (translate("page.md", same_code, mutate_text), 40),
+    "translate-document": (documents, 40),
     "terms": (terms, 30),
     "journal": (journal, 15),
     "results": (results, 40),

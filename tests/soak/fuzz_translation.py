@@ -6,6 +6,8 @@ import codecs
 import json
 import re
 import shutil
+import zipfile
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -14,6 +16,7 @@ from lxml import etree
 
 from tests.soak.fuzz_case import Build, FuzzCase, Mutate
 from tests.soak.mutations import compress, compressed, mutate_binary, mutate_text
+from tests.soak.seed_documents import write_archive
 from tests.soak.seeds import Seeds
 
 
@@ -37,6 +40,65 @@ def translate(pattern: str, check: Callable[[bytes, bytes], list[str]] | None, m
         return FuzzCase(["translate", str(seeds.run), name, "-o", "out", *more, *options, "--quiet"], ("out",), compare)
 
     return build
+
+
+def documents(draw: Random, seeds: Seeds, folder: Path) -> FuzzCase:
+    """Documents that are archives: a file in one is changed, or the archive itself."""
+    path = draw.choice([each for each in seeds.files("inputs/*") if each.suffix in (".docx", ".pptx", ".odt", ".epub")])
+    changed = folder / path.name
+    if draw.random() < 0.2:
+        changed.write_bytes(mutate_binary(draw, path.read_bytes()))
+    else:
+        with zipfile.ZipFile(path) as archive:
+            members = {name: archive.read(name) for name in archive.namelist()}
+        name = draw.choice(list(members))
+        members[name] = mutate_text(draw, members[name])[:20_000]
+        write_archive(changed, members)
+    output = f"out{path.suffix}"
+
+    def compare(code: int) -> list[str]:
+        return _same_members(changed, folder / output) if code == 0 else []
+
+    return FuzzCase(
+        ["translate", str(seeds.run), path.name, "-o", output, "--beam", "1", "--quiet"], (output,), compare
+    )
+
+
+def _same_members(before: Path, after: Path) -> list[str]:
+    """An archive keeps its files; those that are XML for another reader stay so, with as many elements."""
+    with zipfile.ZipFile(before) as old, zipfile.ZipFile(after) as new:
+        if old.namelist() != new.namelist():
+            return ["the files of an archive have changed"]
+        for name in old.namelist():
+            try:
+                elements = _elements(old.read(name))
+            except etree.XMLSyntaxError:
+                continue
+            try:
+                if _elements(new.read(name)) == elements:
+                    continue
+            except etree.XMLSyntaxError:
+                pass
+            return [f"{name} has other elements in the translation, or is no XML"]
+    return []
+
+
+def _elements(content: bytes) -> Counter[str]:
+    """How often each element occurs, without runs and what is in them about format and language."""
+    left_out = {
+        "r",
+        "rPr",
+        "t",
+        "b",
+        "lang",
+        "noProof",
+        "proofErr",
+        "lastRenderedPageBreak",
+        "softHyphen",
+        "noBreakHyphen",
+    }
+    names = (str(each.tag).rpartition("}")[2] for each in etree.fromstring(content).iter())
+    return Counter(name for name in names if name not in left_out)
 
 
 def _in_utf8(data: bytes) -> tuple[bytes, bool]:

@@ -19,6 +19,7 @@ from typing import Any
 from focat.config import load_settings
 from tests.soak.processes import fork, run_main
 from tests.soak.seed_corpora import srt, write, write_corpora
+from tests.soak.seed_documents import write_documents
 
 MODEL = {"preset": "tiny", "d_model": 16, "d_ff": 32, "encoder_layers": 1, "decoder_layers": 1, "heads": 2}
 TRAINING = {
@@ -124,6 +125,7 @@ class Seeds:
         shutil.copy("corpora/messages.po", inputs / "app.po")
         write(inputs / "one.xlf", _xliff_1(sentences))
         write(inputs / "two.xliff", _xliff_2(sentences))
+        write_documents(inputs, sentences)
 
         write_suites(Path("suites"), 4, 7)
         own = [

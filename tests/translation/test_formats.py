@@ -103,7 +103,7 @@ def test_format_by_ending(name: str, expected: str) -> None:
     assert format_of(Path(name), ("en",)) == expected
 
 
-@pytest.mark.parametrize(("name", "suffix"), [("a.docx", ".docx"), ("a.pdf.gz", ".pdf"), ("a.de", ".de")])
+@pytest.mark.parametrize(("name", "suffix"), [("a.doc", ".doc"), ("a.pdf.gz", ".pdf"), ("a.de", ".de")])
 def test_other_endings_are_refused(name: str, suffix: str) -> None:
     expected = rf"focat does not read {suffix} files; it reads text \(.txt\), jsonl .*choose the format text"
     with pytest.raises(FocatError, match=expected):
@@ -460,5 +460,5 @@ def test_no_scores_in_subtitles(tmp_path: Path) -> None:
 
 
 def test_no_such_format(tmp_path: Path) -> None:
-    with pytest.raises(FocatError, match="format = docx: there is no such format; choose from text, jsonl, srt"):
-        read_segments(InputLines(tmp_path / "a"), "docx", FormatOptions())
+    with pytest.raises(FocatError, match="format = doc: there is no such format; choose from text, jsonl, srt"):
+        read_segments(InputLines(tmp_path / "a"), "doc", FormatOptions())

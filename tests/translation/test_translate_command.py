@@ -190,7 +190,7 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("arguments", "problem"),
         [
-            (["--format", "docx"], "--format docx: there is no such format; choose from text, jsonl, srt, vtt"),
+            (["--format", "doc"], "--format doc: there is no such format; choose from text, jsonl, srt, vtt"),
             (
                 ["--context", "magic"],
                 "'magic' is not one of 'regenerate', 'reuse', 'none'",

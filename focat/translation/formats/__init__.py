@@ -1,7 +1,7 @@
-"""Files to translate: text, JSON lines, subtitles, running text, messages of programs. Every format streams.
+"""Files to translate: text, JSON lines, subtitles, running text, messages of programs, documents, books.
 
 A file is a sequence of segments. A segment has zero or more sentences to translate, and is written when they are
-translated; everything else is copied byte for byte.
+translated; everything else is copied byte for byte. Every format streams, except archives.
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ from pathlib import Path
 
 from focat.corpus.text_files import DECOMPRESSORS
 from focat.errors import FocatError, ParameterError
+from focat.translation.formats.documents.epub import epub_segments
+from focat.translation.formats.documents.office import docx_segments, pptx_segments
+from focat.translation.formats.documents.opendocument import opendocument_segments
+from focat.translation.formats.encodings import UTF8
 from focat.translation.formats.html import html_segments
 from focat.translation.formats.jsonl import jsonl_segments
 from focat.translation.formats.lines import InputLines
@@ -30,6 +34,7 @@ __all__ = [
     "SubtitleOptions",
     "check_effect",
     "format_of",
+    "is_archive",
     "read_segments",
 ]
 
@@ -42,6 +47,8 @@ class Format:
     read: Callable[[InputLines, FormatOptions], Iterator[FileSegment]]
     has_columns: bool = False
     """Whether scores and the n best have a place in it."""
+    is_archive: bool = False
+    """Whether it is a ZIP archive, which has no lines and no encoding of its own."""
 
 
 FORMATS = {
@@ -54,10 +61,15 @@ FORMATS = {
     "ass": Format((".ass", ".ssa"), ass_segments),
     "html": Format((".html", ".htm", ".xhtml"), html_segments),
     "markdown": Format((".md", ".markdown"), markdown_segments),
+    "docx": Format((".docx", ".docm", ".dotx"), docx_segments, is_archive=True),
+    "pptx": Format((".pptx", ".pptm"), pptx_segments, is_archive=True),
+    "odt": Format((".odt", ".odp"), opendocument_segments, is_archive=True),
+    "epub": Format((".epub",), epub_segments, is_archive=True),
 }
 
 _SUBTITLES = ("srt", "vtt", "ass")
 _WITH_ENTRIES = ("po", "xliff")
+_ENCODED = tuple(name for name, format in FORMATS.items() if not format.is_archive)
 
 
 def format_of(path: Path, languages: tuple[str, ...] = ()) -> str:
@@ -81,6 +93,11 @@ def format_of(path: Path, languages: tuple[str, ...] = ()) -> str:
     )
 
 
+def is_archive(name: str) -> bool:
+    """Whether the files of a format are archives."""
+    return name in FORMATS and FORMATS[name].is_archive
+
+
 def check_effect(name: str, options: FormatOptions) -> None:
     """Refuse options that change nothing in a file of this format.
 
@@ -92,6 +109,8 @@ def check_effect(name: str, options: FormatOptions) -> None:
     changed = {option: (value, _SUBTITLES) for option, value in given.items() if value != default[option]}
     if options.all_entries:
         changed["all_entries"] = (True, _WITH_ENTRIES)
+    if options.encoding != UTF8:
+        changed["output_encoding"] = (options.encoding, _ENCODED)
     for option, (value, formats) in changed.items():
         if name not in formats:
             raise ParameterError(option, value, f"has no effect on {name}, only on {', '.join(formats)}; leave it out")

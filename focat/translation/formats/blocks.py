@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from focat.translation.formats.placeholders import required_phrases, restore_placeholders, without_placeholders
-from focat.translation.inline import InlineText
+from focat.translation.inline import InlineText, Part
 from focat.translation.result import Translation
 from focat.translation.sentence import InputSentence
 
@@ -39,13 +39,18 @@ class Block:
 
     def write(self, translations: Sequence[Translation]) -> str:
         """The block with the translations of its sentences."""
+        return "".join(unit.render(translation, self.escape) for unit, translation in self._filled(translations))
+
+    def translated(self, translations: Sequence[Translation]) -> Iterator[Part]:
+        """Text and tags of the block with the translations of its sentences."""
+        for unit, translation in self._filled(translations):
+            yield from unit.translated(translation)
+
+    def _filled(self, translations: Sequence[Translation]) -> Iterator[tuple[InlineText, Translation]]:
         following = iter(translations)
-        pieces = []
         for unit in self.units:
             text = unit.sentence.text
-            translation = mended(next(following)) if has_words(text) else Translation(text, text)
-            pieces.append(unit.render(translation, self.escape))
-        return "".join(pieces)
+            yield unit, mended(next(following)) if has_words(text) else Translation(text, text)
 
 
 def has_words(text: str) -> bool:

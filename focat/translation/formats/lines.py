@@ -56,6 +56,18 @@ class InputLines(Lines):
         """The lines where every carriage return ends one, too."""
         return self._read_lines(any_end=True)
 
+    def read_bytes(self) -> bytes:
+        """The whole file, if it is no text.
+
+        Raises:
+            FocatError: it cannot be read.
+        """
+        with self._open_bytes() as stream:
+            try:
+                return stream.read()
+            except OSError as error:
+                raise FocatError(f"{self.path}: cannot be read ({error.strerror or error})") from error
+
     def plain(self) -> Iterator[tuple[str, str]]:
         """Each line and its end, without a byte-order mark."""
         for line in self:

@@ -6,10 +6,12 @@ Parsers give a tree, which can be written again only in their own way. These tok
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
+from xml.parsers import expat
 
+from focat.errors import FocatError
 from focat.translation.formats.lines import InputLines
 
 _NAME = re.compile(r"</?([^\s<>/]+)")
@@ -67,6 +69,20 @@ def read_text(lines: InputLines) -> str:
     return "".join(pieces)
 
 
+def check_xml(name: str, text: str) -> None:
+    """Refuse what is no XML.
+
+    Raises:
+        FocatError: with the name of the file and the line of the error.
+    """
+    parser = expat.ParserCreate("utf-8")
+    try:
+        parser.Parse(text.removeprefix("\ufeff").encode(), True)
+    except expat.ExpatError as error:
+        problem = f"is no XML ({expat.ErrorString(error.code)}); correct it"
+        raise FocatError(f"{name}, line {error.lineno}: {problem}") from None
+
+
 def tokens(text: str, html: bool = False) -> Iterator[Token]:
     """The tokens of a text; with `html`, names are in small letters, and scripts are text."""
     position = 0
@@ -87,6 +103,11 @@ def tokens(text: str, html: bool = False) -> Iterator[Token]:
             if end > position:
                 yield Token("text", text[position:end])
             position = end
+
+
+def joined(found: Iterable[Token]) -> str:
+    """The text that these are the tokens of."""
+    return "".join(token.text for token in found)
 
 
 def _markup(text: str, start: int, html: bool) -> Token:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from zipfile import ZipInfo
 
 from focat.errors import ParameterError
 from focat.translation.formats.encodings import UTF8
@@ -12,11 +13,20 @@ from focat.translation.sentence import Sentence
 
 
 @dataclass(frozen=True)
+class Member:
+    """A file in an archive."""
+
+    info: ZipInfo
+    copied: bytes | None = None
+    """Its content, if it is not translated."""
+
+
+@dataclass(frozen=True)
 class FileSegment:
     """A part of a file: the sentences to translate in it, and how it is written."""
 
     line: int
-    """The line where it begins."""
+    """The line where it begins; in an archive, where there are no lines to name, the number of the paragraph."""
     sentences: Sequence[Sentence]
     """The sentences to translate."""
     write: Callable[[Sequence[Translation]], str]
@@ -25,6 +35,8 @@ class FileSegment:
     """Whether a document ends here."""
     notes: Callable[[Sequence[Translation]], Iterable[tuple[str, int]]] = lambda _: ()
     """What the user is told of it at the end of the job, and of which line."""
+    member: Member | None = None
+    """The file that it is a part of, if the whole is an archive."""
 
 
 def verbatim(line: int, text: str, ends_document: bool = False) -> FileSegment:

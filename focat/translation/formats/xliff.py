@@ -10,14 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
-from xml.parsers import expat
 
-from focat.errors import FocatError
 from focat.translation.formats.blocks import Block, as_context
 from focat.translation.formats.encodings import declared_as
 from focat.translation.formats.entities import Spelling
 from focat.translation.formats.lines import InputLines
-from focat.translation.formats.markup import Token, read_text, tokens
+from focat.translation.formats.markup import Token, check_xml, joined, read_text, tokens
 from focat.translation.formats.segments import FileSegment, FormatOptions, verbatim
 from focat.translation.inline import InlineText, Part, Tag
 from focat.translation.result import Translation
@@ -66,7 +64,7 @@ class _Unit:
 def xliff_segments(lines: InputLines, options: FormatOptions) -> Iterator[FileSegment]:
     """A segment for each unit of the file, and for what stands between them."""
     text = read_text(lines)
-    check_xml(lines, text)
+    check_xml(str(lines.path), text)
     line = first = 1
     pending: list[Token] = []  # not yet part of a segment
     in_unit = False
@@ -75,34 +73,16 @@ def xliff_segments(lines: InputLines, options: FormatOptions) -> Iterator[FileSe
         if token.kind == "open":
             translated.append(all(translated[-1:]) and token.attributes.get("translate") != "no")
             if token.name in _UNITS and translated[-1]:
-                yield verbatim(first, _text(pending))
+                yield verbatim(first, joined(pending))
                 pending, first, in_unit = [], line, True
         pending.append(token)
         line += token.text.count("\n")
         if token.kind == "close":
             translated.pop()
             if token.name == "file" or (in_unit and token.name in _UNITS):
-                yield _segment(first, pending, options) if in_unit else verbatim(first, _text(pending), True)
+                yield _segment(first, pending, options) if in_unit else verbatim(first, joined(pending), True)
                 pending, first, in_unit = [], line, False
-    yield verbatim(first, _text(pending))
-
-
-def _text(found: Sequence[Token]) -> str:
-    return "".join(token.text for token in found)
-
-
-def check_xml(lines: InputLines, text: str) -> None:
-    """Refuse what is no XML.
-
-    Raises:
-        FocatError: with the line of the error.
-    """
-    parser = expat.ParserCreate("utf-8")
-    try:
-        parser.Parse(text.removeprefix("\ufeff").encode(), True)
-    except expat.ExpatError as error:
-        problem = f"is no XML ({expat.ErrorString(error.code)}); correct it"
-        raise FocatError(f"{lines.path}, line {error.lineno}: {problem}") from None
+    yield verbatim(first, joined(pending))
 
 
 def _declared(found: Iterator[Token], options: FormatOptions) -> Iterator[Token]:
@@ -142,9 +122,9 @@ def _segment(line: int, found: list[Token], options: FormatOptions) -> FileSegme
     if unit.is_translated and not options.all_entries:
         target = Block(InlineText(list(_parts(unit.target, Spelling()))), options.languages[1])
         context = as_context(block.sentences, [sentence.text for sentence in target.sentences])
-        return FileSegment(line, list(context), partial(_copy, _text(found)))
+        return FileSegment(line, list(context), partial(_copy, joined(found)))
     if not block.sentences:
-        return verbatim(line, _text(found))
+        return verbatim(line, joined(found))
     return FileSegment(line, block.sentences, partial(_write, unit, block))
 
 
@@ -173,7 +153,7 @@ def _write(unit: _Unit, block: Block, translations: Sequence[Translation]) -> st
     else:
         opening = opening.with_attribute("state", state)
     target = opening.text + block.write(translations) + f"</{prefix}target>"
-    return _text(found[: span.start]) + target + _text(found[span.stop :])
+    return joined(found[: span.start]) + target + joined(found[span.stop :])
 
 
 def _parts(found: Sequence[Token], spelling: Spelling) -> Iterator[Part]:
@@ -190,7 +170,7 @@ def _parts(found: Sequence[Token], spelling: Spelling) -> Iterator[Part]:
         if token.kind == "text":
             yield spelling.read(token.text)
         else:
-            yield _tag(token, _text(found[i:end]), whole=end > i + 1)
+            yield _tag(token, joined(found[i:end]), whole=end > i + 1)
         i = end
 
 

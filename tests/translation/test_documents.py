@@ -1,0 +1,528 @@
+"""DOCX, PPTX, ODT and EPUB: text is translated and all else stays, checked with other libraries."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import docx
+import numpy as np
+import pptx
+import pytest
+from docx.shared import RGBColor
+from ebooklib import epub
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from odf import office, opendocument, style
+from odf import text as odf
+from pptx.util import Inches
+
+from focat.api import Model
+from focat.errors import FocatError, ParameterError
+from focat.translation.alignment import WordAlignment, word_spans
+from focat.translation.formats import FormatOptions, InputLines, read_segments
+from focat.translation.jobs import Job
+from focat.translation.journal import Journal
+from focat.translation.result import Translation
+from focat.translation.sentence import InputSentence
+from tests.translation.documents import (
+    bag,
+    changed,
+    flat,
+    members,
+    rotated,
+    same,
+    saved,
+    sentences,
+    translate,
+    upper,
+    with_words,
+)
+
+
+def paragraph(content: str) -> str:
+    return f"<w:p>{content}</w:p>"
+
+
+def run(content: str, format: str = "") -> str:
+    text = f'<w:t xml:space="preserve">{content}</w:t>' if not content.startswith("<") else content
+    return f"<w:r>{f'<w:rPr>{format}</w:rPr>' if format else ''}{text}</w:r>"
+
+
+def field(instruction: str, result: str) -> str:
+    begin, separate, end = (run(f'<w:fldChar w:fldCharType="{kind}"/>') for kind in ("begin", "separate", "end"))
+    return begin + run(f"<w:instrText>{instruction}</w:instrText>") + separate + result + end
+
+
+def body(path: Path) -> str:
+    """The paragraphs of a document, in XML, without its last element, which has the size of the page."""
+    text = members(path)["word/document.xml"].decode()
+    return text[text.index("<w:body>") + 8 : text.index("<w:sectPr")]
+
+
+def rewritten(path: Path, changes: dict[str, Callable[[bytes], bytes]]) -> Path:
+    """The archive with some of its files changed."""
+    with zipfile.ZipFile(path) as archive:
+        files = [(info, archive.read(info)) for info in archive.infolist()]
+    with zipfile.ZipFile(path, "w") as archive:
+        for info, content in files:
+            archive.writestr(info, changes.get(info.filename, bytes)(content))
+    return path
+
+
+def runs(path: Path) -> list[tuple[str, bool | None]]:
+    """Text and boldness of all runs, as python-docx sees them."""
+    return [(r.text, r.bold) for p in docx.Document(str(path)).paragraphs for r in p.runs]
+
+
+@pytest.fixture
+def letter(tmp_path: Path) -> Path:
+    """A document as python-docx makes it."""
+    document = docx.Document()
+    document.add_heading("The red car", 1)
+    words = document.add_paragraph("It is ")
+    words.add_run("very").bold = True
+    words.add_run(" old. It was ")
+    coloured = words.add_run("red & blue")
+    coloured.font.color.rgb = RGBColor(255, 0, 0)
+    words.add_run(".")
+    table = document.add_table(1, 2)
+    table.cell(0, 0).text, table.cell(0, 1).text = "One cell", "12"
+    document.sections[0].header.paragraphs[0].text = "A header"
+    document.sections[0].footer.paragraphs[0].text = "A footer"
+    return saved(document, tmp_path / "letter.docx")
+
+
+class TestWord:
+    def test_text_of_all_parts(self, letter: Path) -> None:
+        assert sentences(letter) == [
+            ["The red car", "It is very old.", "It was red & blue.", "One cell"],
+            ["A header"],
+            ["A footer"],
+        ]
+
+    def test_what_stays(self, letter: Path) -> None:
+        found = translate(letter, upper)
+        document = docx.Document(str(found))
+        assert [(p.text, p.style.name) for p in document.paragraphs] == [
+            ("THE RED CAR", "Heading 1"),
+            ("IT IS VERY OLD. IT WAS RED & BLUE.", "Normal"),
+        ]
+        assert [(r.text, r.bold, r.font.color.rgb) for r in document.paragraphs[1].runs] == [
+            ("IT IS ", None, None),
+            ("VERY", True, None),
+            (" OLD. IT WAS ", None, None),
+            ("RED & BLUE", None, RGBColor(255, 0, 0)),
+            (".", None, None),
+        ]
+        assert [cell.text for cell in document.tables[0].rows[0].cells] == ["ONE CELL", "12"]
+        assert document.sections[0].header.paragraphs[0].text == "A HEADER"
+        assert changed(letter, found) == {"word/document.xml", "word/header1.xml", "word/footer1.xml"}
+
+    def test_formats_go_with_their_words(self, tmp_path: Path) -> None:
+        content = paragraph(run("Buy the ") + run("red car", "<w:b/>") + run(" now."))
+        found = translate(saved(with_words(content), tmp_path / "a.docx"), rotated)
+        assert runs(found) == [("the ", None), ("red car", True), (" now. Buy", None)]
+
+    def test_the_usual_format_is_that_of_most_characters(self, tmp_path: Path) -> None:
+        """Words that no word of the source is aligned with have it."""
+        content = paragraph(run("A", "<w:i/>") + run(" very long title of bold words", "<w:b/>"))
+        path = saved(with_words(content), tmp_path / "a.docx")
+
+        def other(sentence: InputSentence) -> Translation:
+            rows, columns = word_spans(sentence.text), word_spans("etwas anderes")
+            alignment = WordAlignment(rows, columns, np.zeros((len(columns), len(rows))))
+            return Translation(sentence.text, "etwas anderes", alignment=alignment)
+
+        assert runs(translate(path, other)) == [("etwas anderes", True)]
+
+    def test_what_a_spelling_checker_has_cut_is_one_run(self, tmp_path: Path) -> None:
+        content = paragraph(
+            run("Hel", '<w:lang w:val="en-US"/>') + '<w:proofErr w:type="spellStart"/>'
+            + run("lo", '<w:noProof/><w:lang w:val="en-GB"/>') + '<w:proofErr w:type="spellEnd"/>' + run(" Tom.")
+        )  # fmt: skip
+        path = saved(with_words(content), tmp_path / "a.docx")
+        assert sentences(path) == [["Hello Tom."]]
+        assert body(translate(path, same)) == paragraph(run("Hello Tom."))
+
+    def test_breaks_and_tabs_divide(self, tmp_path: Path) -> None:
+        content = paragraph(run("Name") + run("<w:tab/>") + run("A value") + run("<w:br/>", "<w:b/>") + run("12"))
+        path = saved(with_words(content), tmp_path / "a.docx")
+        assert sentences(path) == [["Name", "A value"]]
+        assert body(translate(path, upper)) == content.replace("Name", "NAME").replace("A value", "A VALUE")
+
+    def test_links_bookmarks_and_controls(self, tmp_path: Path) -> None:
+        content = paragraph(
+            run("See ") + '<w:bookmarkStart w:id="1" w:name="m"/>'
+            + f'<w:hyperlink w:anchor="x">{run("this old page", "<w:u/>")}</w:hyperlink>' + '<w:bookmarkEnd w:id="1"/>'
+            + f'<w:sdt><w:sdtPr><w:tag w:val="t"/></w:sdtPr><w:sdtContent>{run(" today")}</w:sdtContent></w:sdt>'
+            + run(".")
+        )  # fmt: skip
+        path = saved(with_words(content), tmp_path / "a.docx")
+        assert sentences(path) == [["See this old page today."]]
+        assert body(translate(path, same)) == content
+        moved = body(translate(path, rotated))
+        assert f'<w:hyperlink w:anchor="x">{run("this old page", "<w:u/>")}</w:hyperlink>' in moved
+        assert '<w:sdtPr><w:tag w:val="t"/></w:sdtPr><w:sdtContent>' in moved
+        assert moved.index("bookmarkStart") < moved.index("<w:hyperlink") < moved.index("bookmarkEnd")
+
+    def test_bookmarks_and_comments_go_with_their_words(self, tmp_path: Path) -> None:
+        for name in ("bookmark", "commentRange"):
+            start, end = f'<w:{name}Start w:id="7"/>', f'<w:{name}End w:id="7"/>'
+            path = saved(with_words(paragraph(start + run("Buy") + end + run(" the car"))), tmp_path / f"{name}.docx")
+            assert body(translate(path, rotated)) == paragraph(run("the car ") + start + run("Buy") + end)
+
+    def test_a_field_is_one_tag_and_its_result_text(self, tmp_path: Path) -> None:
+        link = field(' HYPERLINK "x" ', run("the page", "<w:u/>"))
+        path = saved(with_words(paragraph(run("Read ") + link + run(" now."))), tmp_path / "a.docx")
+        assert sentences(path) == [["Read the page now."]]
+        moved = body(translate(path, rotated))
+        assert link in moved
+        assert moved.startswith(paragraph(link)[: len("<w:p>") + len(link)])
+
+    def test_the_number_of_a_page_is_no_text_of_its_own(self, tmp_path: Path) -> None:
+        number = field(" PAGE ", run("3"))
+        path = saved(with_words(paragraph(run("Page ") + number + run(" of the book"))), tmp_path / "a.docx")
+        assert sentences(path) == [["Page of the book"]]
+        assert number in body(translate(path, rotated))
+
+    def test_a_field_over_several_paragraphs(self, tmp_path: Path) -> None:
+        begin, end = field(" TOC ", "SPLIT").split("SPLIT")
+        first, last = paragraph(begin + run("One chapter") + run("<w:tab/>") + run("3")), paragraph(run("Two") + end)
+        path = saved(with_words(first + last), tmp_path / "a.docx")
+        assert sentences(path) == [["One chapter", "Two"]]
+        assert body(translate(path, same)) == first + last
+
+    def test_notes_and_pictures_stay_beside_their_words(self, tmp_path: Path) -> None:
+        note = run('<w:footnoteReference w:id="2"/>', '<w:vertAlign w:val="superscript"/>')
+        path = saved(with_words(paragraph(run("One car") + note + run(" is red here."))), tmp_path / "a.docx")
+        found = body(translate(path, rotated))
+        assert found.index(">car<") < found.index(note) < found.index("is red")
+
+    def test_text_boxes_are_paragraphs_in_a_paragraph(self, tmp_path: Path) -> None:
+        box = (
+            f"<w:pict><w:txbxContent>{paragraph(run('In a box. Two.'))}{paragraph(run('12'))}</w:txbxContent></w:pict>"
+        )
+        content = paragraph(run("Before") + run(box) + run(" and after.")) + paragraph(run("Next."))
+        path = saved(with_words(content), tmp_path / "a.docx")
+        assert sentences(path) == [["Before and after.", "In a box.", "Two.", "Next."]]
+        expected = content.replace("In a box. Two.", "IN A BOX. TWO.").replace("Before", "BEFORE")
+        assert body(translate(path, upper)) == expected.replace("and after", "AND AFTER").replace("Next", "NEXT")
+
+    def test_a_text_box_in_a_paragraph_without_words(self, tmp_path: Path) -> None:
+        content = paragraph(run(f"<w:pict><w:txbxContent>{paragraph(run('In a box.'))}</w:txbxContent></w:pict>"))
+        path = saved(with_words(content), tmp_path / "a.docx")
+        assert body(translate(path, upper)) == content.replace("In a box", "IN A BOX")
+
+    def test_tracked_changes(self, tmp_path: Path) -> None:
+        deleted = '<w:del w:id="1" w:author="a"><w:r><w:delText>old</w:delText></w:r></w:del>'
+        inserted = f'<w:ins w:id="2" w:author="a">{run("new")}</w:ins>'
+        path = saved(with_words(paragraph(run("A ") + deleted + inserted + run(" car."))), tmp_path / "a.docx")
+        assert sentences(path) == [["A new car."]]
+        found = body(translate(path, upper))
+        assert deleted in found
+        assert inserted.replace("new", "NEW") in found
+
+    def test_hyphens_and_formulas(self, tmp_path: Path) -> None:
+        formula = '<m:oMath xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"><m:r><m:t>x</m:t></m:r></m:oMath>'
+        hyphens = "<w:r><w:t>un</w:t><w:softHyphen/><w:t>real</w:t><w:noBreakHyphen/><w:t>time</w:t></w:r>"
+        path = saved(with_words(paragraph(hyphens + run(" of ") + formula)), tmp_path / "a.docx")
+        assert sentences(path) == [["unreal\u2011time of"]]
+        assert "<m:t>x</m:t>" in body(translate(path, upper))
+
+    def test_white_space_that_word_does_not_show(self, tmp_path: Path) -> None:
+        path = saved(
+            with_words(paragraph("<w:r><w:t> One </w:t></w:r>\n  <w:r><w:t>car</w:t></w:r>")), tmp_path / "a.docx"
+        )
+        assert sentences(path) == [["Onecar"]]
+
+    def test_other_names_of_the_main_part(self, letter: Path, tmp_path: Path) -> None:
+        """Some programs have it as the default type of all XML files."""
+        parts = members(letter)
+        types = (
+            '<Types><Default Extension="xml" ContentType="application/x.wordprocessingml.document.main+xml"/></Types>'
+        )
+        path = tmp_path / "other.docx"
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("[Content_Types].xml", types)
+            archive.writestr("word/document2.xml", parts["word/document.xml"])
+        assert sentences(path) == [["The red car", "It is very old.", "It was red & blue.", "One cell"]]
+
+
+def test_powerpoint(tmp_path: Path) -> None:
+    presentation = pptx.Presentation()
+    slide = presentation.slides.add_slide(presentation.slide_layouts[1])
+    slide.shapes.title.text = "The red car"
+    frame = slide.placeholders[1].text_frame
+    frame.text = "It is "
+    bold = frame.paragraphs[0].add_run()
+    bold.text, bold.font.bold = "very", True
+    frame.paragraphs[0].add_run().text = " old"
+    frame.add_paragraph().text = "12 %"
+    slide.notes_slide.notes_text_frame.text = "Say it."
+    other = presentation.slides.add_slide(presentation.slide_layouts[6])
+    other.shapes.add_table(1, 1, 0, 0, Inches(1), Inches(1)).table.cell(0, 0).text = "One\vcell"
+    path = saved(presentation, tmp_path / "talk.pptx")
+    assert sorted(sentences(path)) == [["One", "cell"], ["Say it."], ["The red car", "It is very old"]]
+    found = pptx.Presentation(str(translate(path, rotated)))
+    first, second = found.slides
+    assert first.shapes.title.text == "red car The"
+    runs_found = [(r.text, r.font.bold) for r in first.placeholders[1].text_frame.paragraphs[0].runs]
+    assert runs_found == [("is ", None), ("very", True), (" old It", None)]
+    assert first.placeholders[1].text_frame.paragraphs[1].text == "12 %"
+    assert first.notes_slide.notes_text_frame.text == "it. Say"
+    assert second.shapes[0].table.cell(0, 0).text == "One\vcell"
+
+
+def test_opendocument(tmp_path: Path) -> None:
+    document = opendocument.OpenDocumentText()
+    bold = style.Style(name="Bold", family="text")
+    document.automaticstyles.addElement(bold)
+    document.text.addElement(odf.H(outlinelevel=1, text="The red car"))
+    words = odf.P(text="It is ")
+    words.addElement(odf.Span(stylename=bold, text="very"))
+    words.addText(" old")
+    note = odf.Note(noteclass="footnote", id="n")
+    note.addElement(odf.NoteCitation(text="1"))
+    inner = odf.NoteBody()
+    inner.addElement(odf.P(text="A note."))
+    note.addElement(inner)
+    words.addElement(note)
+    words.addText(" here")
+    comment = office.Annotation()
+    comment.addElement(odf.P(text="A comment."))
+    words.addElement(comment)
+    words.addElement(odf.LineBreak())
+    words.addText("Another line")
+    changes = odf.TrackedChanges()
+    region = odf.ChangedRegion(check_grammar=False)
+    deletion = odf.Deletion()
+    deletion.addElement(odf.P(text="It is gone."))
+    region.addElement(deletion)
+    changes.addElement(region)
+    document.text.addElement(changes)
+    document.text.addElement(words)
+    footer = style.Footer()
+    footer.addElement(odf.P(text="A footer"))
+    document.masterstyles.addElement(style.MasterPage(name="Standard", pagelayoutname="p"))
+    document.masterstyles.childNodes[0].addElement(footer)
+    path = saved(document, tmp_path / "a.odt")
+    assert sorted(sentences(path)) == [
+        ["A footer"],
+        ["The red car", "It is very old here", "Another line", "A note."],
+    ]
+    found = translate(path, rotated)
+    text = members(found)["content.xml"].decode()
+    assert '>is <text:span text:style-name="Bold">very</text:span> old<text:note ' in text
+    assert "</text:note> here It<office:annotation>" in text
+    assert "<text:line-break/>line Another</text:p>" in text
+    assert "<text:p>A comment.</text:p>" in text
+    assert "<text:p>It is gone.</text:p>" in text
+    assert "<text:p>note. A</text:p>" in text
+    assert "footer A" in members(found)["styles.xml"].decode()
+    assert changed(path, found) == {"content.xml", "styles.xml"}
+    assert [str(h) for h in opendocument.load(str(found)).getElementsByType(odf.H)] == ["red car The"]
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    made = epub.EpubBook()
+    made.set_title("A book")
+    made.set_language("en")
+    chapter = epub.EpubHtml(title="Chapter One", file_name="text/one two.xhtml", lang="en")
+    chapter.content = "<h1>Chapter One</h1><p>It is <b>very</b> old.</p><pre>as it is</pre>"
+    made.add_item(chapter)
+    made.toc, made.spine = [chapter], ["nav", chapter]
+    made.add_item(epub.EpubNcx())
+    made.add_item(epub.EpubNav())
+    path = tmp_path / "book.epub"
+    epub.write_epub(str(path), made)
+    return rewritten(path, {"EPUB/content.opf": lambda text: text.replace(b"one two", b"one%20two")})
+
+
+def test_epub(book: Path) -> None:
+    assert sorted(sentences(book)) == [
+        ["A book", "A book", "Chapter One"],  # the page with the contents
+        ["A book", "Chapter One"],  # the contents of older readers
+        ["Chapter One", "Chapter One", "It is very old."],
+    ]
+    found = translate(book, upper)
+    chapter = members(found)["EPUB/text/one two.xhtml"].decode()
+    assert "<p>IT IS <b>VERY</b> OLD.</p>" in chapter
+    assert "<pre>as it is</pre>" in chapter
+    assert 'lang="de"' in chapter
+    read = epub.read_epub(str(found))
+    assert read.get_metadata("DC", "language") == [("de", {})]
+    assert [link.title for link in read.toc] == ["CHAPTER ONE"]
+    with zipfile.ZipFile(found) as archive:
+        first, *others = archive.infolist()
+    assert (first.filename, first.compress_type) == ("mimetype", zipfile.ZIP_STORED)
+    assert {info.compress_type for info in others} == {zipfile.ZIP_DEFLATED}
+    assert found.read_bytes()[30:58] == b"mimetypeapplication/epub+zip"  # where programs look for it
+
+
+_FORMATS = st.sampled_from(["", "<w:b/>", "<w:i/>", '<w:lang w:val="en-US"/>', "<w:b/><w:noProof/>"])
+_WORDS = st.text("ab .&amp;é\u2011", max_size=8).map(lambda text: text.replace("&", "").replace(";", ""))
+_PIECES = st.one_of(
+    st.builds(run, _WORDS.map(lambda text: text or "c"), _FORMATS),
+    st.sampled_from([
+        run("<w:tab/>"), run('<w:footnoteReference w:id="2"/>'), '<w:bookmarkStart w:id="1" w:name="b"/>',
+        '<w:bookmarkEnd w:id="1"/>', '<w:proofErr w:type="spellStart"/>', field(" PAGE ", run("3")),
+        field(" REF x ", run("see b", "<w:b/>")),
+        f'<w:hyperlink w:anchor="x">{run("a link")}{run(" b", "<w:i/>")}</w:hyperlink>',
+        run('<w:fldChar w:fldCharType="begin"/>'), run('<w:fldChar w:fldCharType="end"/>'),
+        f"<w:ins w:id='1'>{run('in')}</w:ins>",
+        run(f"<w:pict><w:txbxContent>{paragraph(run('box b'))}</w:txbxContent></w:pict>"),
+    ]),
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.lists(_PIECES, max_size=8).map(lambda pieces: paragraph("".join(pieces))), max_size=3))
+def test_any_paragraphs(tmp_path_factory: pytest.TempPathFactory, paragraphs: list[str]) -> None:
+    """The same translation gives the same text, formats and elements; another one loses none."""
+    path = saved(with_words("".join(paragraphs)), tmp_path_factory.mktemp("any") / "a.docx")
+    found = translate(path, same)
+    assert flat(members(found)["word/document.xml"]) == flat(members(path)["word/document.xml"])
+    (characters, elements), (characters_found, elements_found) = bag(path), bag(translate(path, rotated))
+    assert elements_found == elements
+    assert sum(map(len, characters_found.elements())) == sum(map(len, characters.elements()))
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("change", "problem"),
+        [
+            (lambda parts: parts.pop("[Content_Types].xml"), r"is no DOCX file: .Content_Types..xml is missing in it"),
+            (lambda parts: parts.update({"word/document.xml": b"<w:p>"}), r"word/document.xml, line 1: is no XML"),
+            (lambda parts: parts.update({"word/document.xml": b"\xff"}), r"word/document.xml in it is not UTF-8"),
+            (lambda parts: parts.update({"word/document.xml": b"<!DOCTYPE a><a/>"}), r"has a document type"),
+            (lambda parts: parts.update({"word/a.bin": bytes(200 << 20)}), r"unpacks to far more than its size"),
+            (lambda parts: parts.update({"word/header1.xml": b"<a>" + b" " * (17 << 20) + b"</a>"}),
+             r"word/header1.xml in it has more than 16,777,216 bytes"),
+        ],
+    )  # fmt: skip
+    def test_archives(
+        self, letter: Path, tmp_path: Path, change: Callable[[dict[str, bytes]], Any], problem: str
+    ) -> None:
+        parts = members(letter)
+        change(parts)
+        path = tmp_path / "bad.docx"
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in parts.items():
+                archive.writestr(name, content)
+        with pytest.raises(FocatError, match=problem):
+            sentences(path)
+
+    def test_no_archive(self, tmp_path: Path) -> None:
+        (tmp_path / "a.docx").write_bytes(b"\xd0\xcf\x11\xe0 an older format")
+        with pytest.raises(
+            FocatError, match=r"a.docx: is no DOCX file; if it is in an older format, or has a password"
+        ):
+            sentences(tmp_path / "a.docx")
+
+    def test_damage(self, letter: Path, tmp_path: Path) -> None:
+        content = bytearray(letter.read_bytes())
+        with zipfile.ZipFile(letter) as archive:
+            start = archive.getinfo("word/document.xml").header_offset
+        content[start + 80 : start + 90] = bytes(10)
+        (tmp_path / "bad.docx").write_bytes(content)
+        with pytest.raises(FocatError, match=r"bad.docx: word/document.xml in it is damaged"):
+            sentences(tmp_path / "bad.docx")
+
+    def test_encryption(self, letter: Path, tmp_path: Path) -> None:
+        content = re.sub(rb"(PK\x01\x02....).", rb"\g<1>" + b"\x01", letter.read_bytes(), flags=re.DOTALL)
+        (tmp_path / "bad.docx").write_bytes(content)
+        with pytest.raises(FocatError, match=r"bad.docx: is encrypted; save it without a password"):
+            sentences(tmp_path / "bad.docx")
+
+    def test_two_files_of_one_name(self, letter: Path, tmp_path: Path) -> None:
+        path = tmp_path / "bad.docx"
+        path.write_bytes(letter.read_bytes())
+        with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(path, "a") as archive:
+            archive.writestr("word/document.xml", "")
+        with pytest.raises(FocatError, match=r"bad.docx: has two files of one name in it; it is damaged"):
+            sentences(path)
+
+    @pytest.mark.parametrize(
+        ("arguments", "problem"),
+        [
+            ({"encoding": "cp1252"}, "encoding = cp1252: has no effect on docx; leave it out"),
+            ({"output_encoding": "utf-16"}, "output_encoding = utf-16: has no effect on docx, only on text, jsonl"),
+            ({"scores": True}, "format = docx: has no place for scores or nbest"),
+        ],
+    )
+    def test_options(self, model: Model, letter: Path, tmp_path: Path, arguments: Any, problem: str) -> None:
+        with pytest.raises(ParameterError, match=problem):
+            model.translate_file(letter, tmp_path / "out.docx", **arguments)
+
+    def test_a_place_for_text_alone(self, model: Model, letter: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys, "stdout", io.StringIO())
+        with pytest.raises(FocatError, match=r"its translation is no text to be shown; give an output file"):
+            model.translate_file(letter)
+
+
+class TestJobs:
+    def test_each_file_of_an_archive_is_a_document(self, letter: Path) -> None:
+        ends: dict[str, bool] = {}
+        for segment in read_segments(InputLines(letter), "docx", FormatOptions()):
+            assert segment.member is not None
+            if segment.member.copied is None:
+                ends[segment.member.info.filename] = segment.ends_document  # of its last segment
+        assert ends == dict.fromkeys(["word/document.xml", "word/header1.xml", "word/footer1.xml"], True)
+
+    def test_no_encoding_is_looked_for(self, letter: Path) -> None:
+        job = Job(letter)
+        assert job.with_encoding(pytest.fail) is job
+
+    def test_the_translations_are_those_of_text(self, model: Model, letter: Path, tmp_path: Path) -> None:
+        model.translate_file(letter, tmp_path / "out.docx")
+        heading, *_ = model.translate(sentences(letter)[0])
+        assert docx.Document(str(tmp_path / "out.docx")).paragraphs[0].text == heading
+
+    def test_resumed_after_a_kill(
+        self, model: Model, letter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def die(self: Journal) -> None:
+            raise KeyboardInterrupt
+
+        model.translate_file(letter, tmp_path / "whole.docx")
+        with monkeypatch.context() as patch:
+            patch.setattr(Journal, "finish", die)
+            with pytest.raises(KeyboardInterrupt):
+                model.translate_file(letter, tmp_path / "out.docx")
+        assert not (tmp_path / "out.docx").exists()
+        model.translate_file(letter, tmp_path / "out.docx")
+        assert (tmp_path / "out.docx").read_bytes() == (tmp_path / "whole.docx").read_bytes()
+
+    def test_in_a_folder(self, model: Model, letter: Path, book: Path, tmp_path: Path) -> None:
+        for path in (letter, book):
+            model.translate_file(path, tmp_path / f"alone{path.suffix}")
+        folder = tmp_path / "in"
+        folder.mkdir()
+        for path in (letter, book):
+            path.rename(folder / path.name)
+        (folder / "talk.txt").write_text("One.\n")
+        (folder / "bad.odt").write_bytes(b"no")
+        stats = model.translate_files([folder], tmp_path / "out")
+        assert stats.failed.keys() == {"bad.odt"}
+        for name in ("letter.docx", "book.epub"):
+            alone = tmp_path / f"alone{Path(name).suffix}"
+            assert members(tmp_path / "out" / name).keys() == members(alone).keys()
+            assert bag(tmp_path / "out" / name)[1] == bag(alone)[1]
+
+    def test_notes_name_paragraphs(self, model: Model, tmp_path: Path) -> None:
+        content = paragraph(run("One.")) + paragraph(run("12")) + paragraph(run("word " * 90))
+        path = saved(with_words(content), tmp_path / "a.docx")
+        stats = model.translate_file(path, tmp_path / "out.docx")
+        assert "too long for the model, translated in chunks: paragraph 2" in list(stats.notes())
+
+    def test_two_jobs_give_the_same_bytes(self, model: Model, letter: Path, tmp_path: Path) -> None:
+        for name in ("a.docx", "b.docx"):
+            model.translate_file(letter, tmp_path / name)
+        assert (tmp_path / "a.docx").read_bytes() == (tmp_path / "b.docx").read_bytes()

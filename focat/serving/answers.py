@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, RootModel
 
 
@@ -182,6 +184,24 @@ class DeepLLanguage(Answer):
 
 class DeepLLanguages(RootModel[list[DeepLLanguage]]):
     """All languages."""
+
+
+class DeepLDocument(Answer):
+    """A document that is being translated, and the key to it."""
+
+    document_id: str
+    document_key: str
+
+
+class DeepLDocumentStatus(Answer):
+    """How far a document is."""
+
+    document_id: str
+    status: Literal["translating", "done", "error"]
+    billed_characters: int | None = None
+    """Of a document that is done."""
+    error_message: str | None = None
+    """What has failed."""
 
 
 class DeepLUsage(Answer):

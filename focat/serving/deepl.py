@@ -1,4 +1,4 @@
-"""The second version of DeepL's API: translation with `context`, languages, usage.
+"""The second version of DeepL's API: translation with `context`, documents, languages, usage.
 
 DeepL's own servers translate the entries of `text` apart from each other. Here each is context of the next.
 """
@@ -16,6 +16,7 @@ from starlette.routing import Route
 from focat.serving.bodies import LenientBody, check_fields, read_fields
 from focat.serving.clients import identify
 from focat.serving.conversation import TextRequest, translate_texts
+from focat.serving.deepl_documents import DeepLDocuments
 from focat.serving.errors import ApiError
 from focat.serving.languages import language_name
 from focat.serving.service import Service
@@ -67,11 +68,13 @@ class DeepLApi:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._characters: Counter[str] = Counter()  # by key; "" for all clients without one
+        self._documents = DeepLDocuments(service, _check_wishes, self._count)
 
     def routes(self) -> list[Route]:
         """Paths and what answers them."""
         return [
             Route("/v2/translate", self.translate, methods=["POST"]),
+            *self._documents.routes(),
             Route("/v2/languages", self.languages, methods=["GET", "POST"]),
             Route("/v2/usage", self.usage, methods=["GET", "POST"]),
             Route("/v2/glossary-language-pairs", self.glossary_pairs),
@@ -84,12 +87,7 @@ class DeepLApi:
         body = check_fields(fields, DeepLBody)
         session = body.session or request.headers.get("x-session")
         client = identify(request, self._service.options.keys, key, session)
-        if body.glossary_id:
-            raise ApiError(404, "glossary_id: this server has no glossaries")
-        if body.formality in ("more", "less"):
-            raise ApiError(
-                400, "formality: this model chooses it by the context; send default, or prefer_more/prefer_less"
-            )
+        _check_wishes(body.formality, body.glossary_id)
         if body.source_lang:
             run = self._service.run_for(body.source_lang, body.target_lang)
         else:
@@ -98,7 +96,7 @@ class DeepLApi:
             self._service,
             TextRequest(client, run, body.text, body.context or None, _kind(body), ignored=tuple(body.ignore_tags)),
         )
-        self._characters[self._counted(request)] += sum(map(len, body.text))
+        self._count(request, sum(map(len, body.text)))
         translations: list[dict[str, object]] = [
             {"detected_source_language": run.source.upper(), "text": each.text} for each in found
         ]
@@ -129,8 +127,23 @@ class DeepLApi:
         identify(request, self._service.options.keys)
         return JSONResponse({"character_count": self._characters[self._counted(request)], "character_limit": _LIMIT})
 
+    def _count(self, request: Request, characters: int) -> None:
+        self._characters[self._counted(request)] += characters
+
     def _counted(self, request: Request) -> str:
         return identify(request, self._service.options.keys).owner if self._service.options.keys else ""
+
+
+def _check_wishes(formality: str | None, glossary: str | None) -> None:
+    """Refuse what this server does not do.
+
+    Raises:
+        ApiError: something of that was wished for.
+    """
+    if glossary:
+        raise ApiError(404, "glossary_id: this server has no glossaries")
+    if formality in ("more", "less"):
+        raise ApiError(400, "formality: this model chooses it by the context; send default, or prefer_more/prefer_less")
 
 
 def _kind(body: DeepLBody) -> TextKind:

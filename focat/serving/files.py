@@ -6,12 +6,13 @@ import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import Response
 
 from focat.api import Model
 from focat.corpus.text_files import DECOMPRESSORS
@@ -34,6 +35,16 @@ class ClientFile:
     format: str
     split: bool
     """Whether it is running text, to be split into sentences."""
+
+    @property
+    def suffix(self) -> str:
+        """How its name ends, in small letters."""
+        return Path(self.name).suffix.lower()
+
+    def translated_name(self, target: str) -> str:
+        """The name of its translation into a language."""
+        path = PurePath(self.name or "file")
+        return f"{path.stem}.{target}{path.suffix}"
 
     def segments(self, run: ServedRun) -> list[FileSegment]:
         """The segments of the file.
@@ -103,6 +114,13 @@ def written(file: ClientFile, segments: Sequence[FileSegment], translations: Seq
     return content.getvalue()
 
 
+def download(name: str, content: bytes) -> Response:
+    """The answer that is a file of this name."""
+    plain = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in name)
+    headers = {"Content-Disposition": f'attachment; filename="{plain}"'}
+    return Response(content, media_type="application/octet-stream", headers=headers)
+
+
 async def read_form(request: Request) -> FormData:
     """The form of a request that has a file.
 
@@ -119,7 +137,7 @@ async def read_form(request: Request) -> FormData:
 
 
 async def file_of(form: FormData) -> ClientFile:
-    """The file of a form; its name, or the field `format`, decides how it is read.
+    """The file of a form; its name, that in the field `filename`, or the field `format` decides how it is read.
 
     Raises:
         ApiError: there is none, or no format reads it.
@@ -127,7 +145,7 @@ async def file_of(form: FormData) -> ClientFile:
     upload = form.get("file")
     if not isinstance(upload, UploadFile):
         raise ApiError(400, "file: is missing", "file")
-    name = Path(upload.filename or "").name
+    name = Path(text_field(form, "filename") or upload.filename or "").name
     if Path(name).suffix.lower() in DECOMPRESSORS:
         raise ApiError(400, "file: send it without compression", "file")
     try:

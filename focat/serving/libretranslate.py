@@ -23,7 +23,7 @@ from focat.serving.clients import Client, identify
 from focat.serving.conversation import TextRequest, translate_texts
 from focat.serving.detection import Detected, detect
 from focat.serving.errors import ApiError
-from focat.serving.files import file_of, read_form, text_field, text_of, written
+from focat.serving.files import download, file_of, read_form, text_field, text_of, written
 from focat.serving.languages import language_name
 from focat.serving.service import ServedRun, Service
 from focat.serving.texts import TextKind
@@ -170,9 +170,8 @@ class LibreTranslateApi:
         async with self._service.ticket(client, run, documents) as ticket:
             found = await self._service.in_time(ticket.translations())
         content = await run_in_threadpool(written, file, segments, found)
-        path = PurePath(file.name or "file")
-        name = f"{secrets.token_urlsafe(24)}{path.suffix}"
-        self._files[name] = f"{path.stem}.{run.target}{path.suffix}", content
+        name = f"{secrets.token_urlsafe(24)}{PurePath(file.name).suffix}"
+        self._files[name] = file.translated_name(run.target), content
         while len(self._files) > _KEPT_FILES:
             self._files.popitem(last=False)
         return JSONResponse({"translatedFileUrl": str(request.url_for("download_file", name=name))})
@@ -182,10 +181,7 @@ class LibreTranslateApi:
         name, content = self._files.pop(request.path_params["name"], (None, b""))
         if name is None:
             raise ApiError(404, "there is no such file; it may have been fetched already")
-        response = Response(content, media_type="application/octet-stream")
-        plain = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in name)
-        response.headers["Content-Disposition"] = f'attachment; filename="{plain}"'
-        return response
+        return download(name, content)
 
     async def settings(self, request: Request) -> Response:
         """What a page of LibreTranslate would want to know."""

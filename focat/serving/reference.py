@@ -13,6 +13,7 @@ from pydantic.json_schema import models_json_schema
 from focat._version import __version__
 from focat.serving import answers
 from focat.serving.deepl import DeepLBody
+from focat.serving.deepl_documents import DeepLDocumentBody
 from focat.serving.libretranslate import DeepLXBody, DetectBody, TranslateBody
 from focat.serving.native import DocumentBody, ExplainBody
 
@@ -70,6 +71,18 @@ ENDPOINTS = (
         form=("file", "target", "source?", "format?", "split?", "api_key?"),
     ),
     Endpoint("DeepL", "POST", "/v2/translate", "Translate texts as one document", (DeepLBody,), (answers.DeepLAnswer,)),
+    Endpoint(
+        "DeepL", "POST", "/v2/document", "Begin to translate a file", answer=(answers.DeepLDocument,),
+        form=("file", "target_lang", "source_lang?", "filename?", "output_format?", "formality?"),
+    ),
+    Endpoint(
+        "DeepL", "POST", "/v2/document/{id}", "How far a document is", (DeepLDocumentBody,),
+        (answers.DeepLDocumentStatus,), parameters=("id",),
+    ),
+    Endpoint(
+        "DeepL", "POST", "/v2/document/{id}/result", "Fetch a translated document, once", (DeepLDocumentBody,),
+        parameters=("id",),
+    ),
     Endpoint(
         "DeepL", "GET", "/v2/languages", "Source languages, or target languages", answer=(answers.DeepLLanguages,),
         parameters=("type?",),

@@ -208,6 +208,57 @@ def test_a_document_in_a_language_that_is_found_out(server: RunningServer, model
     assert found == model.translate(sentences)
 
 
+def test_deepl_client_translates_documents(deepl_client: deepl.DeepLClient, model: Model, tmp_path: Path) -> None:
+    sentences = ["Where is the cat?", "Tom sleeps."]
+    content = "".join(f"<w:p><w:r><w:t>{sentence}</w:t></w:r></w:p>" for sentence in sentences)
+    path = saved(with_words(content), tmp_path / "a.docx")
+    used = deepl_client.get_usage().character.count
+    status = deepl_client.translate_document_from_filepath(path, tmp_path / "a.de.docx", target_lang="DE")
+    assert status.done
+    assert status.billed_characters == sum(map(len, sentences))
+    assert deepl_client.get_usage().character.count == used + sum(map(len, sentences))
+    found = [p.text for p in docx.Document(str(tmp_path / "a.de.docx")).paragraphs]
+    assert found == model.translate(sentences)
+
+
+def test_documents_of_deepl_step_by_step(server: RunningServer) -> None:
+    files = {"file": ("talk.txt", "Tom sleeps.\n")}
+    sent = server.request("POST", "/v2/document", data={"target_lang": "DE", "source_lang": "EN"}, files=files).json()
+    path, key = f"/v2/document/{sent['document_id']}", {"document_key": sent["document_key"]}
+    for wrong in ({"document_key": "x"}, {"document_key": "é"}):
+        assert server.post(path, wrong).status_code == 404
+        assert server.post(f"{path}/result", wrong).status_code == 404
+    assert server.post(path, {}).status_code == 400
+    while (status := server.post(path, key).json())["status"] == "translating":
+        pass
+    assert status == {"document_id": sent["document_id"], "status": "done", "billed_characters": 11}
+    fetched = server.post(f"{path}/result", key)
+    assert fetched.headers["content-disposition"] == 'attachment; filename="talk.de.txt"'
+    assert fetched.text.count("\n") == 1
+    assert server.post(f"{path}/result", key).status_code == 404  # once
+
+
+@pytest.mark.parametrize(
+    ("fields", "name", "message"),
+    [
+        ({}, "a.txt", "target_lang: is missing"),
+        ({"target_lang": "XX"}, "a.txt", "XX is not supported"),
+        ({"target_lang": "DE", "formality": "more"}, "a.txt", "formality: this model chooses it"),
+        ({"target_lang": "DE", "glossary_id": "g"}, "a.txt", "glossary_id: this server has no glossaries"),
+        ({"target_lang": "DE", "output_format": "pdf"}, "a.txt", "output_format: pdf is not that of the file"),
+        ({"target_lang": "DE"}, "a.pdf", "a.pdf: focat does not read .pdf files"),
+        ({"target_lang": "DE"}, "a.docx", "a.docx: is no DOCX file"),
+        ({"target_lang": "DE", "filename": "a.docx"}, "a.txt", "a.docx: is no DOCX file"),
+    ],
+)
+def test_documents_that_deepl_would_refuse(
+    server: RunningServer, fields: dict[str, str], name: str, message: str
+) -> None:
+    answer = server.request("POST", "/v2/document", data=fields, files={"file": (name, "Tom sleeps.")})
+    assert answer.status_code in (400, 404)
+    assert answer.json()["message"].startswith(message)
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [

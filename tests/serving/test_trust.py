@@ -207,7 +207,7 @@ BODIES: list[bytes] = [
     b"--x\r\nContent-Disposition: form-data",
 ]  # fmt: skip
 PATHS = ["/translate", "/v2/translate", "/v1/documents", "/v1/explain", "/detect", "/v1/files", "/v1/export"]
-PATHS += ["/translate_file"]
+PATHS += ["/translate_file", "/v2/document", "/v2/document/x", "/v2/document/x/result"]
 KINDS = ["application/json", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/plain"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from pptx.util import Inches
 
 from focat.api import Model
 from focat.errors import FocatError, ParameterError
+from focat.run import Run
 from focat.translation.alignment import WordAlignment, word_spans
 from focat.translation.formats import FormatOptions, InputLines, read_segments
 from focat.translation.jobs import Job
@@ -49,14 +51,14 @@ def paragraph(content: str) -> str:
     return f"<w:p>{content}</w:p>"
 
 
-def run(content: str, format: str = "") -> str:
+def said(content: str, format: str = "") -> str:
     text = f'<w:t xml:space="preserve">{content}</w:t>' if not content.startswith("<") else content
     return f"<w:r>{f'<w:rPr>{format}</w:rPr>' if format else ''}{text}</w:r>"
 
 
 def field(instruction: str, result: str) -> str:
-    begin, separate, end = (run(f'<w:fldChar w:fldCharType="{kind}"/>') for kind in ("begin", "separate", "end"))
-    return begin + run(f"<w:instrText>{instruction}</w:instrText>") + separate + result + end
+    begin, separate, end = (said(f'<w:fldChar w:fldCharType="{kind}"/>') for kind in ("begin", "separate", "end"))
+    return begin + said(f"<w:instrText>{instruction}</w:instrText>") + separate + result + end
 
 
 def body(path: Path) -> str:
@@ -125,13 +127,13 @@ class TestWord:
         assert changed(letter, found) == {"word/document.xml", "word/header1.xml", "word/footer1.xml"}
 
     def test_formats_go_with_their_words(self, tmp_path: Path) -> None:
-        content = paragraph(run("Buy the ") + run("red car", "<w:b/>") + run(" now."))
+        content = paragraph(said("Buy the ") + said("red car", "<w:b/>") + said(" now."))
         found = translate(saved(with_words(content), tmp_path / "a.docx"), rotated)
         assert runs(found) == [("the ", None), ("red car", True), (" now. Buy", None)]
 
     def test_the_usual_format_is_that_of_most_characters(self, tmp_path: Path) -> None:
         """Words that no word of the source is aligned with have it."""
-        content = paragraph(run("A", "<w:i/>") + run(" very long title of bold words", "<w:b/>"))
+        content = paragraph(said("A", "<w:i/>") + said(" very long title of bold words", "<w:b/>"))
         path = saved(with_words(content), tmp_path / "a.docx")
 
         def other(sentence: InputSentence) -> Translation:
@@ -143,86 +145,88 @@ class TestWord:
 
     def test_what_a_spelling_checker_has_cut_is_one_run(self, tmp_path: Path) -> None:
         content = paragraph(
-            run("Hel", '<w:lang w:val="en-US"/>') + '<w:proofErr w:type="spellStart"/>'
-            + run("lo", '<w:noProof/><w:lang w:val="en-GB"/>') + '<w:proofErr w:type="spellEnd"/>' + run(" Tom.")
+            said("Hel", '<w:lang w:val="en-US"/>') + '<w:proofErr w:type="spellStart"/>'
+            + said("lo", '<w:noProof/><w:lang w:val="en-GB"/>') + '<w:proofErr w:type="spellEnd"/>' + said(" Tom.")
         )  # fmt: skip
         path = saved(with_words(content), tmp_path / "a.docx")
         assert sentences(path) == [["Hello Tom."]]
-        assert body(translate(path, same)) == paragraph(run("Hello Tom."))
+        assert body(translate(path, same)) == paragraph(said("Hello Tom."))
 
     def test_breaks_and_tabs_divide(self, tmp_path: Path) -> None:
-        content = paragraph(run("Name") + run("<w:tab/>") + run("A value") + run("<w:br/>", "<w:b/>") + run("12"))
+        content = paragraph(said("Name") + said("<w:tab/>") + said("A value") + said("<w:br/>", "<w:b/>") + said("12"))
         path = saved(with_words(content), tmp_path / "a.docx")
         assert sentences(path) == [["Name", "A value"]]
         assert body(translate(path, upper)) == content.replace("Name", "NAME").replace("A value", "A VALUE")
 
     def test_links_bookmarks_and_controls(self, tmp_path: Path) -> None:
         content = paragraph(
-            run("See ") + '<w:bookmarkStart w:id="1" w:name="m"/>'
-            + f'<w:hyperlink w:anchor="x">{run("this old page", "<w:u/>")}</w:hyperlink>' + '<w:bookmarkEnd w:id="1"/>'
-            + f'<w:sdt><w:sdtPr><w:tag w:val="t"/></w:sdtPr><w:sdtContent>{run(" today")}</w:sdtContent></w:sdt>'
-            + run(".")
+            said("See ") + '<w:bookmarkStart w:id="1" w:name="m"/>'
+            + f'<w:hyperlink w:anchor="x">{said("this old page", "<w:u/>")}</w:hyperlink>' + '<w:bookmarkEnd w:id="1"/>'
+            + f'<w:sdt><w:sdtPr><w:tag w:val="t"/></w:sdtPr><w:sdtContent>{said(" today")}</w:sdtContent></w:sdt>'
+            + said(".")
         )  # fmt: skip
         path = saved(with_words(content), tmp_path / "a.docx")
         assert sentences(path) == [["See this old page today."]]
         assert body(translate(path, same)) == content
         moved = body(translate(path, rotated))
-        assert f'<w:hyperlink w:anchor="x">{run("this old page", "<w:u/>")}</w:hyperlink>' in moved
+        assert f'<w:hyperlink w:anchor="x">{said("this old page", "<w:u/>")}</w:hyperlink>' in moved
         assert '<w:sdtPr><w:tag w:val="t"/></w:sdtPr><w:sdtContent>' in moved
         assert moved.index("bookmarkStart") < moved.index("<w:hyperlink") < moved.index("bookmarkEnd")
 
     def test_bookmarks_and_comments_go_with_their_words(self, tmp_path: Path) -> None:
         for name in ("bookmark", "commentRange"):
             start, end = f'<w:{name}Start w:id="7"/>', f'<w:{name}End w:id="7"/>'
-            path = saved(with_words(paragraph(start + run("Buy") + end + run(" the car"))), tmp_path / f"{name}.docx")
-            assert body(translate(path, rotated)) == paragraph(run("the car ") + start + run("Buy") + end)
+            path = saved(with_words(paragraph(start + said("Buy") + end + said(" the car"))), tmp_path / f"{name}.docx")
+            assert body(translate(path, rotated)) == paragraph(said("the car ") + start + said("Buy") + end)
 
     def test_a_field_is_one_tag_and_its_result_text(self, tmp_path: Path) -> None:
-        link = field(' HYPERLINK "x" ', run("the page", "<w:u/>"))
-        path = saved(with_words(paragraph(run("Read ") + link + run(" now."))), tmp_path / "a.docx")
+        link = field(' HYPERLINK "x" ', said("the page", "<w:u/>"))
+        path = saved(with_words(paragraph(said("Read ") + link + said(" now."))), tmp_path / "a.docx")
         assert sentences(path) == [["Read the page now."]]
         moved = body(translate(path, rotated))
         assert link in moved
         assert moved.startswith(paragraph(link)[: len("<w:p>") + len(link)])
 
     def test_the_number_of_a_page_is_no_text_of_its_own(self, tmp_path: Path) -> None:
-        number = field(" PAGE ", run("3"))
-        path = saved(with_words(paragraph(run("Page ") + number + run(" of the book"))), tmp_path / "a.docx")
+        number = field(" PAGE ", said("3"))
+        path = saved(with_words(paragraph(said("Page ") + number + said(" of the book"))), tmp_path / "a.docx")
         assert sentences(path) == [["Page of the book"]]
         assert number in body(translate(path, rotated))
 
     def test_a_field_over_several_paragraphs(self, tmp_path: Path) -> None:
         begin, end = field(" TOC ", "SPLIT").split("SPLIT")
-        first, last = paragraph(begin + run("One chapter") + run("<w:tab/>") + run("3")), paragraph(run("Two") + end)
+        first, last = (
+            paragraph(begin + said("One chapter") + said("<w:tab/>") + said("3")),
+            paragraph(said("Two") + end),
+        )
         path = saved(with_words(first + last), tmp_path / "a.docx")
         assert sentences(path) == [["One chapter", "Two"]]
         assert body(translate(path, same)) == first + last
 
     def test_notes_and_pictures_stay_beside_their_words(self, tmp_path: Path) -> None:
-        note = run('<w:footnoteReference w:id="2"/>', '<w:vertAlign w:val="superscript"/>')
-        path = saved(with_words(paragraph(run("One car") + note + run(" is red here."))), tmp_path / "a.docx")
+        note = said('<w:footnoteReference w:id="2"/>', '<w:vertAlign w:val="superscript"/>')
+        path = saved(with_words(paragraph(said("One car") + note + said(" is red here."))), tmp_path / "a.docx")
         found = body(translate(path, rotated))
         assert found.index(">car<") < found.index(note) < found.index("is red")
 
     def test_text_boxes_are_paragraphs_in_a_paragraph(self, tmp_path: Path) -> None:
-        box = (
-            f"<w:pict><w:txbxContent>{paragraph(run('In a box. Two.'))}{paragraph(run('12'))}</w:txbxContent></w:pict>"
-        )
-        content = paragraph(run("Before") + run(box) + run(" and after.")) + paragraph(run("Next."))
+        inner = paragraph(said("In a box. Two.")) + paragraph(said("12"))
+        box = f"<w:pict><w:txbxContent>{inner}</w:txbxContent></w:pict>"
+        content = paragraph(said("Before") + said(box) + said(" and after.")) + paragraph(said("Next."))
         path = saved(with_words(content), tmp_path / "a.docx")
         assert sentences(path) == [["Before and after.", "In a box.", "Two.", "Next."]]
         expected = content.replace("In a box. Two.", "IN A BOX. TWO.").replace("Before", "BEFORE")
         assert body(translate(path, upper)) == expected.replace("and after", "AND AFTER").replace("Next", "NEXT")
 
     def test_a_text_box_in_a_paragraph_without_words(self, tmp_path: Path) -> None:
-        content = paragraph(run(f"<w:pict><w:txbxContent>{paragraph(run('In a box.'))}</w:txbxContent></w:pict>"))
+        content = paragraph(said(f"<w:pict><w:txbxContent>{paragraph(said('In a box.'))}</w:txbxContent></w:pict>"))
         path = saved(with_words(content), tmp_path / "a.docx")
         assert body(translate(path, upper)) == content.replace("In a box", "IN A BOX")
 
     def test_tracked_changes(self, tmp_path: Path) -> None:
         deleted = '<w:del w:id="1" w:author="a"><w:r><w:delText>old</w:delText></w:r></w:del>'
-        inserted = f'<w:ins w:id="2" w:author="a">{run("new")}</w:ins>'
-        path = saved(with_words(paragraph(run("A ") + deleted + inserted + run(" car."))), tmp_path / "a.docx")
+        inserted = f'<w:ins w:id="2" w:author="a">{said("new")}</w:ins>'
+        path = saved(with_words(paragraph(said("A ") + deleted + inserted + said(" car."))), tmp_path / "a.docx")
         assert sentences(path) == [["A new car."]]
         found = body(translate(path, upper))
         assert deleted in found
@@ -231,7 +235,7 @@ class TestWord:
     def test_hyphens_and_formulas(self, tmp_path: Path) -> None:
         formula = '<m:oMath xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"><m:r><m:t>x</m:t></m:r></m:oMath>'
         hyphens = "<w:r><w:t>un</w:t><w:softHyphen/><w:t>real</w:t><w:noBreakHyphen/><w:t>time</w:t></w:r>"
-        path = saved(with_words(paragraph(hyphens + run(" of ") + formula)), tmp_path / "a.docx")
+        path = saved(with_words(paragraph(hyphens + said(" of ") + formula)), tmp_path / "a.docx")
         assert sentences(path) == [["unreal\u2011time of"]]
         assert "<m:t>x</m:t>" in body(translate(path, upper))
 
@@ -369,15 +373,15 @@ def test_epub(book: Path) -> None:
 _FORMATS = st.sampled_from(["", "<w:b/>", "<w:i/>", '<w:lang w:val="en-US"/>', "<w:b/><w:noProof/>"])
 _WORDS = st.text("ab .&amp;é\u2011", max_size=8).map(lambda text: text.replace("&", "").replace(";", ""))
 _PIECES = st.one_of(
-    st.builds(run, _WORDS.map(lambda text: text or "c"), _FORMATS),
+    st.builds(said, _WORDS.map(lambda text: text or "c"), _FORMATS),
     st.sampled_from([
-        run("<w:tab/>"), run('<w:footnoteReference w:id="2"/>'), '<w:bookmarkStart w:id="1" w:name="b"/>',
-        '<w:bookmarkEnd w:id="1"/>', '<w:proofErr w:type="spellStart"/>', field(" PAGE ", run("3")),
-        field(" REF x ", run("see b", "<w:b/>")),
-        f'<w:hyperlink w:anchor="x">{run("a link")}{run(" b", "<w:i/>")}</w:hyperlink>',
-        run('<w:fldChar w:fldCharType="begin"/>'), run('<w:fldChar w:fldCharType="end"/>'),
-        f"<w:ins w:id='1'>{run('in')}</w:ins>",
-        run(f"<w:pict><w:txbxContent>{paragraph(run('box b'))}</w:txbxContent></w:pict>"),
+        said("<w:tab/>"), said('<w:footnoteReference w:id="2"/>'), '<w:bookmarkStart w:id="1" w:name="b"/>',
+        '<w:bookmarkEnd w:id="1"/>', '<w:proofErr w:type="spellStart"/>', field(" PAGE ", said("3")),
+        field(" REF x ", said("see b", "<w:b/>")),
+        f'<w:hyperlink w:anchor="x">{said("a link")}{said(" b", "<w:i/>")}</w:hyperlink>',
+        said('<w:fldChar w:fldCharType="begin"/>'), said('<w:fldChar w:fldCharType="end"/>'),
+        f"<w:ins w:id='1'>{said('in')}</w:ins>",
+        said(f"<w:pict><w:txbxContent>{paragraph(said('box b'))}</w:txbxContent></w:pict>"),
     ]),
 )  # fmt: skip
 
@@ -500,6 +504,13 @@ class TestJobs:
         model.translate_file(letter, tmp_path / "out.docx")
         assert (tmp_path / "out.docx").read_bytes() == (tmp_path / "whole.docx").read_bytes()
 
+    def test_through_a_pipe(self, run: Run, model: Model, letter: Path, book: Path, tmp_path: Path) -> None:
+        for path in (letter, book):
+            model.translate_file(path, tmp_path / f"out{path.suffix}")
+            line = [sys.executable, "-m", "focat", "translate", str(run.path), "--format", path.suffix[1:], "--quiet"]
+            done = subprocess.run([*line, "--device", "cpu"], input=path.read_bytes(), capture_output=True, check=True)
+            assert done.stdout == (tmp_path / f"out{path.suffix}").read_bytes()
+
     def test_in_a_folder(self, model: Model, letter: Path, book: Path, tmp_path: Path) -> None:
         for path in (letter, book):
             model.translate_file(path, tmp_path / f"alone{path.suffix}")
@@ -517,7 +528,7 @@ class TestJobs:
             assert bag(tmp_path / "out" / name)[1] == bag(alone)[1]
 
     def test_notes_name_paragraphs(self, model: Model, tmp_path: Path) -> None:
-        content = paragraph(run("One.")) + paragraph(run("12")) + paragraph(run("word " * 90))
+        content = paragraph(said("One.")) + paragraph(said("12")) + paragraph(said("word " * 90))
         path = saved(with_words(content), tmp_path / "a.docx")
         stats = model.translate_file(path, tmp_path / "out.docx")
         assert "too long for the model, translated in chunks: paragraph 2" in list(stats.notes())

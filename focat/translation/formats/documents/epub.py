@@ -33,7 +33,7 @@ def epub_segments(lines: InputLines, options: FormatOptions) -> Iterator[FileSeg
         members[package] = partial(_read_package, archive, options)
     if not packages:
         raise archive.error(f"is no EPUB file: {_CONTAINER} names no book")
-    return archive.segments(members)
+    yield from archive.segments(members)
 
 
 def _read_page(archive: Archive, options: FormatOptions, html: bool, name: str) -> Iterator[FileSegment]:

@@ -54,12 +54,12 @@ _EMPTY = re.compile(r"<(\w+:rPr)(?:/>|></\1>)")
 
 def docx_segments(lines: InputLines, options: FormatOptions) -> Iterator[FileSegment]:
     """The segments of a document: its text, headers, footers, notes and charts."""
-    return _segments(Archive(lines, "DOCX"), _WORD + _BOTH, options)
+    yield from _segments(Archive(lines, "DOCX"), _WORD + _BOTH, options)
 
 
 def pptx_segments(lines: InputLines, options: FormatOptions) -> Iterator[FileSegment]:
     """The segments of a presentation: its slides, with charts and notes."""
-    return _segments(Archive(lines, "PPTX"), _POWERPOINT + _BOTH, options)
+    yield from _segments(Archive(lines, "PPTX"), _POWERPOINT + _BOTH, options)
 
 
 def _segments(archive: Archive, types: tuple[str, ...], options: FormatOptions) -> Iterator[FileSegment]:

@@ -42,7 +42,7 @@ def opendocument_segments(lines: InputLines, options: FormatOptions) -> Iterator
 
     archive.read(_TRANSLATED[0])
     members: dict[str, ReadMember] = dict.fromkeys(_TRANSLATED, read)
-    return archive.segments(members)
+    yield from archive.segments(members)
 
 
 def read_paragraph(found: Sequence[Token], nest: Nest, language: str) -> Paragraph:

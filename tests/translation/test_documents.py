@@ -124,7 +124,11 @@ class TestWord:
         ]
         assert [cell.text for cell in document.tables[0].rows[0].cells] == ["ONE CELL", "12"]
         assert document.sections[0].header.paragraphs[0].text == "A HEADER"
-        assert changed(letter, found) == {"word/document.xml", "word/header1.xml", "word/footer1.xml"}
+        parts = {"word/document.xml", "word/header1.xml", "word/footer1.xml"}
+        assert changed(letter, found) == parts | {"word/styles.xml"}
+        old, new = (members(path)["word/styles.xml"] for path in (letter, found))
+        assert new == old.replace(b'<w:lang w:val="en-US"', b'<w:lang w:val="de"')  # for the spelling checker
+        assert new != old
 
     def test_formats_go_with_their_words(self, tmp_path: Path) -> None:
         content = paragraph(said("Buy the ") + said("red car", "<w:b/>") + said(" now."))
@@ -274,6 +278,8 @@ def test_powerpoint(tmp_path: Path) -> None:
     path = saved(presentation, tmp_path / "talk.pptx")
     assert sorted(sentences(path)) == [["One", "cell"], ["Say it."], ["The red car", "It is very old"]]
     found = pptx.Presentation(str(translate(path, rotated)))
+    languages = set(found.slide_master.element.xpath("//a:defRPr/@lang"))
+    assert languages == {"de"}
     first, second = found.slides
     assert first.shapes.title.text == "red car The"
     runs_found = [(r.text, r.font.bold) for r in first.placeholders[1].text_frame.paragraphs[0].runs]
@@ -287,6 +293,9 @@ def test_opendocument(tmp_path: Path) -> None:
     document = opendocument.OpenDocumentText()
     bold = style.Style(name="Bold", family="text")
     document.automaticstyles.addElement(bold)
+    usual = style.DefaultStyle(family="paragraph")
+    usual.addElement(style.TextProperties(language="en", country="GB"))
+    document.styles.addElement(usual)
     document.text.addElement(odf.H(outlinelevel=1, text="The red car"))
     words = odf.P(text="It is ")
     words.addElement(odf.Span(stylename=bold, text="very"))
@@ -328,7 +337,9 @@ def test_opendocument(tmp_path: Path) -> None:
     assert "<text:p>A comment.</text:p>" in text
     assert "<text:p>It is gone.</text:p>" in text
     assert "<text:p>note. A</text:p>" in text
-    assert "footer A" in members(found)["styles.xml"].decode()
+    styles = members(found)["styles.xml"].decode()
+    assert "footer A" in styles
+    assert 'fo:language="de" fo:country="none"' in styles or 'fo:country="none" fo:language="de"' in styles
     assert changed(path, found) == {"content.xml", "styles.xml"}
     assert [str(h) for h in opendocument.load(str(found)).getElementsByType(odf.H)] == ["red car The"]
 
@@ -478,7 +489,9 @@ class TestJobs:
             assert segment.member is not None
             if segment.member.copied is None:
                 ends[segment.member.info.filename] = segment.ends_document  # of its last segment
-        assert ends == dict.fromkeys(["word/document.xml", "word/header1.xml", "word/footer1.xml"], True)
+        assert ends == dict.fromkeys(
+            ["word/document.xml", "word/styles.xml", "word/header1.xml", "word/footer1.xml"], True
+        )
 
     def test_no_encoding_is_looked_for(self, letter: Path) -> None:
         job = Job(letter)

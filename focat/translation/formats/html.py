@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from focat.translation.formats.blocks import Block
 from focat.translation.formats.encodings import declared_as
 from focat.translation.formats.entities import Spelling
+from focat.translation.formats.languages import with_language
 from focat.translation.formats.lines import InputLines
 from focat.translation.formats.markup import Token, read_text, tokens
 from focat.translation.formats.segments import FileSegment, FormatOptions, verbatim
@@ -155,12 +156,8 @@ def _element_ends(found: Sequence[Token]) -> dict[int, int]:
 
 def _declared(token: Token, options: FormatOptions) -> Token:
     """The tag, with the language and the encoding of the output where it names them."""
-    source, target = options.languages
     if token.kind == "open" and token.name == "html":
-        for name in ("lang", "xml:lang"):
-            declared = token.attributes.get(name, "")
-            if declared and declared.lower().split("-")[0] == source.lower().split("-")[0] and source != target:
-                token = token.with_attribute(name, target)
+        (token,) = with_language([token], ("lang", "xml:lang"), options.languages)
     elif token.name == "meta":
         declared = token.attributes.get("charset") or token.attributes.get("content", "").partition("charset=")[2]
         if declared and (right := declared_as(declared.strip(), options.encoding)) != declared.strip():

@@ -10,11 +10,13 @@ from urllib.parse import unquote
 
 from focat.translation.formats.documents.archives import Archive, ReadMember
 from focat.translation.formats.html import markup_segments
+from focat.translation.formats.languages import translated_language
 from focat.translation.formats.lines import InputLines
 from focat.translation.formats.markup import tokens
 from focat.translation.formats.segments import FileSegment, FormatOptions, verbatim
 
 _CONTAINER = "META-INF/container.xml"
+_LANGUAGE = re.compile(r"(<dc:language\b[^>]*>\s*)([^<\s]+)(\s*<)")
 _CHAPTER, _CONTENTS = "application/xhtml+xml", "application/x-dtbncx+xml"
 
 
@@ -42,8 +44,8 @@ def _read_page(archive: Archive, options: FormatOptions, html: bool, name: str) 
 
 def _read_package(archive: Archive, options: FormatOptions, name: str) -> Iterator[FileSegment]:
     """The package, copied but for the language of the book."""
-    source, target = options.languages
-    language = re.compile(
-        rf"(<dc:language\b[^>]*>\s*){re.escape(source.split('-')[0])}(?:[-_]\w+)?(\s*<)", re.IGNORECASE
-    )
-    yield verbatim(1, language.sub(rf"\g<1>{target}\g<2>", archive.read_xml(name)))
+
+    def translated(match: re.Match[str]) -> str:
+        return match[1] + translated_language(match[2], options.languages) + match[3]
+
+    yield verbatim(1, _LANGUAGE.sub(translated, archive.read_xml(name)))

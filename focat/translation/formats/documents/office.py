@@ -24,9 +24,10 @@ from focat.translation.formats.documents.paragraphs import (
     paragraph_segments,
 )
 from focat.translation.formats.entities import Spelling
+from focat.translation.formats.languages import with_language
 from focat.translation.formats.lines import InputLines
 from focat.translation.formats.markup import Token, joined, tokens
-from focat.translation.formats.segments import FileSegment, FormatOptions
+from focat.translation.formats.segments import FileSegment, FormatOptions, verbatim
 from focat.translation.inline import InlineText, Part, Tag
 
 _TYPES = "[Content_Types].xml"
@@ -42,6 +43,8 @@ _WORD = (
 )
 _POWERPOINT = (".slide+xml", ".notesslide+xml")
 _BOTH = (".chart+xml", ".diagramdata+xml", ".diagramdrawing+xml")
+# those that say in which language all text is that says nothing itself
+_STYLES = (".styles+xml", ".presentation.main+xml", ".slidemaster+xml", ".slidelayout+xml")
 _PARAGRAPHS = frozenset(["p"])
 _WRAPPERS = frozenset(["hyperlink", "ins", "moveTo", "smartTag", "customXml", "sdt", "fldSimple", "dir", "bdo"])
 _DROPPED = frozenset(["proofErr", "lastRenderedPageBreak", "softHyphen"])  # about the words that were there
@@ -65,11 +68,17 @@ def pptx_segments(lines: InputLines, options: FormatOptions) -> Iterator[FileSeg
 def _segments(archive: Archive, types: tuple[str, ...], options: FormatOptions) -> Iterator[FileSegment]:
     def read(name: str) -> Iterator[FileSegment]:
         of_file = partial(read_paragraph, language=options.languages[0])
-        return paragraph_segments(archive.read_xml(name), _PARAGRAPHS, frozenset(), of_file)
+        return paragraph_segments(tokens(archive.read_xml(name)), _PARAGRAPHS, frozenset(), of_file)
 
-    content_types = _content_types(archive)
-    translated = [name for name, content_type in content_types.items() if content_type.lower().endswith(types)]
-    members: dict[str, ReadMember] = dict.fromkeys(translated, read)
+    def copy(name: str) -> Iterator[FileSegment]:
+        found = with_language(tokens(archive.read_xml(name)), ["w:val"], options.languages, element="lang")
+        yield verbatim(1, joined(with_language(found, ["lang"], options.languages)))
+
+    members: dict[str, ReadMember] = {}
+    for name, content_type in _content_types(archive).items():
+        for endings, reader in ((types, read), (_STYLES, copy)):
+            if content_type.lower().endswith(endings):
+                members[name] = reader
     return archive.segments(members)
 
 

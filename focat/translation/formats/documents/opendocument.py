@@ -20,8 +20,9 @@ from focat.translation.formats.documents.paragraphs import (
     paragraph_segments,
 )
 from focat.translation.formats.entities import Spelling
+from focat.translation.formats.languages import with_language
 from focat.translation.formats.lines import InputLines
-from focat.translation.formats.markup import Token
+from focat.translation.formats.markup import Token, tokens
 from focat.translation.formats.segments import FileSegment, FormatOptions
 from focat.translation.inline import InlineText, Part, Tag
 
@@ -38,7 +39,8 @@ def opendocument_segments(lines: InputLines, options: FormatOptions) -> Iterator
 
     def read(name: str) -> Iterator[FileSegment]:
         of_file = partial(read_paragraph, language=options.languages[0])
-        return paragraph_segments(archive.read_xml(name), _PARAGRAPHS, _SKIPPED, of_file)
+        found = with_language(tokens(archive.read_xml(name)), ["fo:language"], options.languages, country="fo:country")
+        return paragraph_segments(found, _PARAGRAPHS, _SKIPPED, of_file)
 
     archive.read(_TRANSLATED[0])
     members: dict[str, ReadMember] = dict.fromkeys(_TRANSLATED, read)

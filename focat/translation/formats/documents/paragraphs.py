@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import islice
 
 from focat.translation.formats.blocks import Block
-from focat.translation.formats.markup import Token, joined, tokens
+from focat.translation.formats.markup import Token, joined
 from focat.translation.formats.segments import FileSegment, verbatim
 from focat.translation.inline import Part, Tag
 from focat.translation.result import Translation
@@ -91,17 +91,17 @@ def _filled(tag: Tag, written: dict[int, str]) -> Tag:
 
 
 def paragraph_segments(
-    text: str, names: frozenset[str], skipped: frozenset[str], read: ReadParagraph
+    found: Iterable[Token], names: frozenset[str], skipped: frozenset[str], read: ReadParagraph
 ) -> Iterator[FileSegment]:
     """The segments of a file.
 
     Args:
-        text: XML.
+        found: all of it.
         names: of the elements that are paragraphs.
         skipped: of elements whose paragraphs are copied.
         read: reads a paragraph.
     """
-    for piece in _pieces(tokens(text), names, skipped, read, 0):
+    for piece in _pieces(found, names, skipped, read, 0):
         if isinstance(piece, str):
             yield verbatim(0, piece)
         else:

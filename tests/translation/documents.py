@@ -35,6 +35,15 @@ def with_words(content: str) -> docx.document.Document:
     return document
 
 
+def small(content: str, path: Path) -> Path:
+    """The same without all that a document need not have."""
+    main = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("[Content_Types].xml", f'<Types><Override PartName="/a.xml" ContentType="{main}"/></Types>')
+        archive.writestr("a.xml", f"<w:document {nsdecls('w')}><w:body>{content}</w:body></w:document>")
+    return path
+
+
 def saved(document: Any, path: Path) -> Path:
     document.save(str(path))
     return path

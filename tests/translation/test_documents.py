@@ -6,6 +6,7 @@ import io
 import re
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -41,6 +42,7 @@ from tests.translation.documents import (
     same,
     saved,
     sentences,
+    small,
     translate,
     upper,
     with_words,
@@ -206,6 +208,15 @@ class TestWord:
         path = saved(with_words(first + last), tmp_path / "a.docx")
         assert sentences(path) == [["One chapter", "Two"]]
         assert body(translate(path, same)) == first + last
+
+    @pytest.mark.parametrize("result", ["12", "see it"])
+    def test_thousands_of_fields_in_each_other_take_no_time(self, tmp_path: Path, result: str) -> None:
+        begin, end = field(" REF x ", "SPLIT").split("SPLIT")
+        content = paragraph(begin * 4_000 + said(result) + end * 4_000)
+        path = small(content, tmp_path / "a.docx")
+        start = time.process_time()
+        assert content in members(translate(path, same))["a.xml"].decode()
+        assert time.process_time() - start < 5  # quadratic time would be minutes
 
     def test_notes_and_pictures_stay_beside_their_words(self, tmp_path: Path) -> None:
         note = said('<w:footnoteReference w:id="2"/>', '<w:vertAlign w:val="superscript"/>')
@@ -401,9 +412,9 @@ _PIECES = st.one_of(
 @given(st.lists(st.lists(_PIECES, max_size=8).map(lambda pieces: paragraph("".join(pieces))), max_size=3))
 def test_any_paragraphs(tmp_path_factory: pytest.TempPathFactory, paragraphs: list[str]) -> None:
     """The same translation gives the same text, formats and elements; another one loses none."""
-    path = saved(with_words("".join(paragraphs)), tmp_path_factory.mktemp("any") / "a.docx")
+    path = small("".join(paragraphs), tmp_path_factory.mktemp("any") / "a.docx")
     found = translate(path, same)
-    assert flat(members(found)["word/document.xml"]) == flat(members(path)["word/document.xml"])
+    assert flat(members(found)["a.xml"]) == flat(members(path)["a.xml"])
     (characters, elements), (characters_found, elements_found) = bag(path), bag(translate(path, rotated))
     assert elements_found == elements
     assert sum(map(len, characters_found.elements())) == sum(map(len, characters.elements()))
@@ -517,12 +528,11 @@ class TestJobs:
         model.translate_file(letter, tmp_path / "out.docx")
         assert (tmp_path / "out.docx").read_bytes() == (tmp_path / "whole.docx").read_bytes()
 
-    def test_through_a_pipe(self, run: Run, model: Model, letter: Path, book: Path, tmp_path: Path) -> None:
-        for path in (letter, book):
-            model.translate_file(path, tmp_path / f"out{path.suffix}")
-            line = [sys.executable, "-m", "focat", "translate", str(run.path), "--format", path.suffix[1:], "--quiet"]
-            done = subprocess.run([*line, "--device", "cpu"], input=path.read_bytes(), capture_output=True, check=True)
-            assert done.stdout == (tmp_path / f"out{path.suffix}").read_bytes()
+    def test_through_a_pipe(self, run: Run, model: Model, letter: Path, tmp_path: Path) -> None:
+        model.translate_file(letter, tmp_path / "out.docx")
+        line = [sys.executable, "-m", "focat", "translate", str(run.path), "--format", "docx", "--device", "cpu"]
+        done = subprocess.run(line, input=letter.read_bytes(), capture_output=True, check=True)
+        assert done.stdout == (tmp_path / "out.docx").read_bytes()
 
     def test_in_a_folder(self, model: Model, letter: Path, book: Path, tmp_path: Path) -> None:
         for path in (letter, book):

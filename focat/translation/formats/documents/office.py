@@ -50,6 +50,7 @@ _WRAPPERS = frozenset(["hyperlink", "ins", "moveTo", "smartTag", "customXml", "s
 _DROPPED = frozenset(["proofErr", "lastRenderedPageBreak", "softHyphen"])  # about the words that were there
 _BREAKS = frozenset(["tab", "br", "cr", "ptab"])
 _ENDS = frozenset(["pPr", "endParaRPr"])  # stay where they are
+_MOST_NESTED = 20  # fields inside each other, as Word has at most
 # what a spelling checker has left in formats
 _LANGUAGE = re.compile(r"<\w+:(?:lang|noProof)\b[^<>]*/>|\s(?:lang|altLang|dirty|err|smtClean|noProof)=\"[^\"]*\"")
 _EMPTY = re.compile(r"<(\w+:rPr)(?:/>|></\1>)")
@@ -150,6 +151,7 @@ class _Reader:
         """Of the names of elements, with its colon."""
         self._nest = nest
         self._fields: list[_Field] = []  # open ones, the innermost last
+        self._letters = 0  # texts with letters that were read
         self._closing = ""  # of an element whose own closing tag follows
         i = 1
         while i < len(found) - 1:
@@ -163,20 +165,20 @@ class _Reader:
             if name == "sdtContent":
                 self._closing = token.text
             else:
-                self._add(Tag(self._closing + token.text, "close", name))
+                self.items.append(Tag(self._closing + token.text, "close", name))
                 self._closing = ""
         elif token.kind == "open" and name in _WRAPPERS and (begun := _wrapper_start(found, i)):
             end = begun
-            self._add(Tag(joined(found[i:end]), "open", name))
+            self.items.append(Tag(joined(found[i:end]), "open", name))
         elif token.kind not in ("text", "other") and name not in _DROPPED:
             end = element_end(found, i)
             element = found[i:end]
             if name == "r":
                 self._read_run(element)
             elif name in _ENDS or name in _BREAKS:
-                self._add(_Break(self._nest(element)))
+                self.items.append(_Break(self._nest(element)))
             else:
-                self._add(self._range_tag(token) or self._nest(element))
+                self.items.append(self._range_tag(token) or self._nest(element))
         elif token.kind == "open":
             end = element_end(found, i)
         return end
@@ -203,7 +205,8 @@ class _Reader:
                 continue
             if token.name in ("t", "noBreakHyphen"):
                 text = "\u2011" if token.name == "noBreakHyphen" else self._read_text(element)
-                self._add(_Text(text, format, _run(self.prefix, format, self.spelling.write(text))))
+                self._letters += any(map(str.isalpha, text))
+                self.items.append(_Text(text, format, _run(self.prefix, format, self.spelling.write(text))))
                 continue
             nesting = self._nest(element)
             pieces = (f"{opening}{format}", *nesting.pieces, closing) if nesting.pieces else ()
@@ -211,7 +214,7 @@ class _Reader:
             if token.name == "fldChar":
                 self._read_field(token, tag)
             else:
-                self._add(_Break(tag) if token.name in _BREAKS else tag)
+                self.items.append(_Break(tag) if token.name in _BREAKS else tag)
 
     def _read_text(self, element: Sequence[Token]) -> str:
         text = self.spelling.read("".join(token.text for token in element if token.kind == "text"))
@@ -222,31 +225,24 @@ class _Reader:
         """A field is what computes it, which is one tag, and its result, which is text unless it has no letters."""
         kind = next((value for name, value in token.attributes.items() if name.endswith("fldCharType")), "")
         if kind == "begin":
-            self._fields.append(_Field(len(self.items)))
-            self._add(tag)
-            return
+            self._fields.append(_Field(len(self.items), too_deep=len(self._fields) >= _MOST_NESTED))
         field = self._fields[-1] if self._fields else None
-        if kind == "separate" and field is not None and not field.has_result:
+        if kind == "end" and field is not None:
+            self._fields.pop()
+        if kind == "begin" or (field is not None and field.too_deep):
+            self.items.append(tag)
+        elif kind == "separate" and field is not None and field.letters is None:
             self._collapse(field.start, tag, "open")
-            field.has_result = True
-            return
-        if kind != "end" or field is None:
-            self._add(Tag(tag.text, "close" if kind == "end" else "single", "field"))
-            return
-        self._fields.pop()
-        result = (item.text for item in self.items[field.start :] if isinstance(item, _Text))
-        if field.has_result and any(character.isalpha() for text in result for character in text):
-            self._add(Tag(tag.text, "close", "field"))
-        else:
+            field.letters = self._letters
+        elif kind == "end" and field is not None and field.letters in (None, self._letters):
             self._collapse(field.start, tag, "single")
+        else:  # where it begins is not in this paragraph, or its result has letters
+            self.items.append(Tag(tag.text, "close" if kind == "end" else "single", "field"))
 
     def _collapse(self, start: int, last: Tag, kind: str) -> None:
         """Make one tag of everything from here on."""
         written = [item.text if isinstance(item, Tag) else item.written for item in self.items[start:]]
         self.items[start:] = [Tag("".join([*written, last.text]), kind, "field")]  # type: ignore[arg-type]
-
-    def _add(self, item: _Item) -> None:
-        self.items.append(item)
 
 
 @dataclass
@@ -254,7 +250,11 @@ class _Field:
     """A field whose end has not been read."""
 
     start: int
-    has_result: bool = False
+    """The item that it begins with."""
+    too_deep: bool
+    """Whether it is inside so many others that it stays in pieces."""
+    letters: int | None = None
+    """Texts with letters that were read before its result; None until that begins."""
 
 
 def _wrapper_start(found: Sequence[Token], i: int) -> int | None:

@@ -73,12 +73,12 @@ class Browser:
 def drop(page: Any, path: Path) -> None:
     """Drop a file on a page, as the file manager would."""
     transfer = page.evaluate_handle(
-        """([name, text]) => {
+        """([name, bytes]) => {
           const transfer = new DataTransfer();
-          transfer.items.add(new File([text], name));
+          transfer.items.add(new File([new Uint8Array(bytes)], name));
           return transfer;
         }""",
-        [path.name, path.read_text(encoding="utf-8")],
+        [path.name, list(path.read_bytes())],
     )
     for event in ("dragenter", "dragover", "drop"):
         page.dispatch_event("main", event, {"dataTransfer": transfer})

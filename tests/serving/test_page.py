@@ -5,6 +5,7 @@ Random weights depend on context as trained ones do, so a correction changes wha
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import signal
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import docx
 import pytest
 
 from tests.serving.browser import Browser, chromium, drop
@@ -110,10 +112,16 @@ def shown(page: Any) -> list[str]:
 
 def exported(page: Any, format: str) -> tuple[str, str]:
     """Name and content of the file that an entry of the menu saves."""
+    name, content = exported_bytes(page, format)
+    return name, content.decode()
+
+
+def exported_bytes(page: Any, format: str) -> tuple[str, bytes]:
+    """The same of a file that is no text."""
     page.get_by_role("button", name="Export").click()
     with page.expect_download() as download:
         page.get_by_role("button", name=format, exact=True).click()
-    return download.value.suggested_filename, Path(download.value.path()).read_text(encoding="utf-8")
+    return download.value.suggested_filename, Path(download.value.path()).read_bytes()
 
 
 def test_a_text_is_translated_explained_corrected_and_exported(browser: Browser, server: RunningServer) -> None:
@@ -366,3 +374,18 @@ def test_words_that_differ(browser: Browser, server: RunningServer) -> None:
     ):
         assert page.evaluate(compare, [text, other, "de"]) == marked
     assert page.evaluate(compare, ["我喜欢猫。", "我喜欢狗。", "zh"]) == "我喜欢[猫]。"
+
+
+def test_a_document_that_is_dropped_keeps_its_formats(browser: Browser, server: RunningServer, tmp_path: Path) -> None:
+    page = browser.open(server.url)
+    document = docx.Document()
+    document.add_heading("Where is the cat?")
+    document.add_paragraph("It is old.").runs[0].bold = True
+    document.save(str(tmp_path / "report.docx"))
+    drop(page, tmp_path / "report.docx")
+    wait_until_translated(page)
+    name, content = exported_bytes(page, "DOCX")
+    assert name == "report.de.docx"
+    heading, paragraph = docx.Document(io.BytesIO(content)).paragraphs
+    assert [heading.text, paragraph.text] == shown(page)
+    assert (heading.style.name, paragraph.runs[0].bold) == ("Heading 1", True)

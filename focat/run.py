@@ -110,7 +110,10 @@ class Run:
         """
         for name in ("model.json", "config.yaml"):
             if not (path / name).exists():
-                raise FocatError(f"{path}: holds no run (there is no {name}); name a folder that `focat train` made")
+                raise FocatError(
+                    f"{path}: holds no run ({_instead_of_run(path, name)}); "
+                    "name a folder that `focat train` or `focat import` made"
+                )
         run = cls(path, overrides)
         run._check_format()
         return run
@@ -323,6 +326,15 @@ def log_record(line: bytes) -> dict[str, Any] | None:
     ):
         return None
     return record
+
+
+def _instead_of_run(path: Path, missing: str) -> str:
+    """Say why a path is no run: people give an input or a store in its place."""
+    if path.is_file():
+        return "it is a file"
+    if not path.exists():
+        return "there is no such folder"
+    return "it is a token store" if (path / "manifest.json").exists() else f"there is no {missing}"
 
 
 def _describe(tokenizer: Tokenizer, shift: int | Literal["avg-sequence"], store: str | None) -> ModelInfo:

@@ -110,6 +110,7 @@ def write_report(
         command: the command line, which the page shows.
         progress: where progress is shown.
     """
+    open_reported_runs(runs)  # first: by default, the page lies in the folder of a run
     check_output_file(out, overwrite)
     report = make_report(runs, results, examples, suites, options or ReportOptions(), progress)
     if plots is not None:

@@ -295,6 +295,7 @@ def test_errors_name_what_is_wrong(report, tmp_path):
         return refused(report.folder, "report", *arguments)
 
     assert "holds no run" in no("suites")
+    assert no("nowhere").startswith("nowhere: holds no run (there is no such folder)")
     assert "there is another run called base; name it, as in NAME=base" in no("base", "base")
     assert "page.html: exists; give another file, or overwrite it" in no("base", "-o", "page.html")
     assert "nowhere/page.html: there is no folder nowhere" in no("base", "-o", "nowhere/page.html")

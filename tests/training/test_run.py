@@ -197,6 +197,21 @@ def test_a_folder_that_holds_something_else_is_refused(workspace: Workspace) -> 
         Run.open(workspace.run)
 
 
+def test_what_is_given_in_place_of_a_run_is_named(tmp_path: Path) -> None:
+    def said(path: Path) -> str:
+        with pytest.raises(FocatError, match="name a folder that `focat train` or `focat import` made") as refused:
+            Run.open(path)
+        return str(refused.value).removeprefix(f"{path}: holds no run ").partition(";")[0]
+
+    (tmp_path / "talk.txt").touch()
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "manifest.json").touch()
+    assert said(tmp_path / "nothing") == "(there is no such folder)"
+    assert said(tmp_path / "talk.txt") == "(it is a file)"
+    assert said(tmp_path / "store") == "(it is a token store)"
+    assert said(tmp_path) == "(there is no model.json)"
+
+
 @pytest.mark.parametrize("name", ["model.json", f"model.json{PARTIAL_SUFFIX}"])
 @pytest.mark.parametrize("content", ['{"layers": 6}', "mine", "[]", "{}"])
 def test_a_file_of_a_user_in_the_folder_of_a_new_run_is_kept(workspace: Workspace, name: str, content: str) -> None:

@@ -57,7 +57,10 @@ def load_whole_settings(path: Path, remedy: str) -> Settings:
 
 def read_tree(path: Path) -> Tree:
     """Read a YAML file or a recipe, merged over its `base:` files, without validating it."""
-    return _read_with_bases(packaged_file(str(path), RECIPES, "recipe") or path, (), {})
+    found = packaged_file(str(path), RECIPES, "recipe")
+    if found is None:
+        _check_settings_file(path)
+    return _read_with_bases(found or path, (), {})
 
 
 def apply_overrides(tree: Tree, overrides: Sequence[str]) -> Tree:
@@ -143,6 +146,16 @@ def settings_schema() -> Tree:
 
 
 # ------------------------------------------------------------------------------------------------- reading files
+
+
+def _check_settings_file(path: Path) -> None:
+    """Name what is meant by the folder of a run, or by the name of a recipe without its prefix."""
+    if path.is_dir():
+        has_settings = (path / "config.yaml").is_file()
+        remedy = f"its settings are in {path / 'config.yaml'}" if has_settings else "give a settings file (YAML)"
+        raise FocatError(f"{path}: is a folder; {remedy}")
+    if (RECIPES / f"{path}.yaml").is_file() and not os.path.lexists(path):
+        raise FocatError(f"{path}: no such file; the recipe is {_RECIPE}{path}")
 
 
 def _read_with_bases(path: Path, above: tuple[Path, ...], read: dict[Path, Tree]) -> Tree:

@@ -234,7 +234,14 @@ def test_what_is_not_utf8_is_said_to_be_so(tmp_path: Path, content: bytes) -> No
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     assert complaint(tmp_path / "a.yaml") == f"{tmp_path / 'a.yaml'}: cannot be read: No such file or directory"
-    assert complaint(tmp_path) == f"{tmp_path}: cannot be read: Is a directory"
+
+
+def test_what_is_given_in_place_of_a_settings_file_is_named(tmp_path: Path) -> None:
+    assert complaint(tmp_path) == f"{tmp_path}: is a folder; give a settings file (YAML)"
+    (tmp_path / "config.yaml").touch()
+    assert complaint(tmp_path) == f"{tmp_path}: is a folder; its settings are in {tmp_path / 'config.yaml'}"
+    assert complaint(Path("s4to4-cd")) == "s4to4-cd: no such file; the recipe is focat:s4to4-cd"
+    assert complaint(Path("s4to5")) == "s4to5: cannot be read: No such file or directory"
 
 
 # ---------------------------------------------------------------------------------------------- settings that are wrong

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import re
 import sys
 from collections.abc import Callable
 from typing import Annotated, Any, NoReturn
@@ -104,9 +105,14 @@ def _usage_error(error: Any) -> NoReturn:
         error.show()
     else:
         context = getattr(error, "ctx", None)
-        where = "" if context is None else f"; see `{context.command_path} --help`"
         message = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
-        _print_error(f"{message}{where}")
+        message = re.sub(r" \(Possible options: (.+)\)$", r". Did you mean \1?", message).replace(". Did", "; did")
+        setting = re.fullmatch(r"--([a-z]+(\.[a-z0-9_]+)+)(=.*)?", getattr(error, "option_name", ""))
+        if setting is not None:  # typer gives it without what follows the equals sign
+            message += f"; a setting has no dashes: {setting[1]}=VALUE"
+        elif context is not None and not message.endswith("?"):
+            message += f"; see `{context.command_path} --help`"
+        _print_error(message)
     sys.exit(error.exit_code)
 
 

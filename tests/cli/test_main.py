@@ -90,7 +90,11 @@ def test_closing_the_output_early_is_no_failure():
     [
         (["translate", "run", "in.txt", "--beam", "0"], "Invalid value for '--beam'"),
         (["translate", "--bogus"], "No such option: --bogus"),
-        (["translate"], "Missing argument 'RUN'"),
+        (["translate"], "Missing argument 'RUN'; see `focat translate --help`"),
+        (["prepare", "--overwrit"], "No such option: --overwrit; did you mean --overwrite?"),
+        (["trian", "my.yaml"], "No such command 'trian'; did you mean 'train'?"),
+        (["train", "my.yaml", "--windows.before", "3"], "No such option: --windows.before; a setting has no dashes: "),
+        (["train", "my.yaml", "--windows.before=3"], "No such option: --windows.before; a setting has no dashes: "),
         (["frobnicate"], "No such command 'frobnicate'"),
         (
             ["average", "run", "--rule", "mean"],

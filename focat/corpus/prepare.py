@@ -22,6 +22,7 @@ from focat.corpus.formality import tag_document
 from focat.corpus.halving import halve_sentences
 from focat.corpus.readers import input_files, read_documents
 from focat.corpus.store import (
+    SPLITS,
     STORE_VERSION,
     Store,
     finish_stage,
@@ -46,7 +47,6 @@ from focat.files import (
 )
 from focat.progress import Progress
 
-SPLITS = ("train", "dev", "test")
 STAGES = ("tokenizer", *SPLITS)
 Inputs = list[dict[str, Any]]  # the corpora of a split, as its description names them
 _KEY_VERSION = 1  # of what a stage's key is computed from, and of how its arrays are made

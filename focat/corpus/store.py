@@ -32,6 +32,7 @@ _MANIFEST = {  # what readers of a manifest rely on
     **{"source_vocabulary": int, "target_vocabulary": int, "joint": bool},
 }
 SIDES = ("source", "target")
+SPLITS = ("train", "dev", "test")
 _STAGE_FILES = {  # all that a stage may consist of
     *(_STAGE, "split.json", "tokenizer.json", *_ARRAYS),
     *(f"{side}.{ending}" for side in SIDES for ending in ("model", "pieces.json")),
@@ -131,7 +132,8 @@ class Store:
     def split(self, name: str) -> Split:
         """Open one split, memory-mapped."""
         if name not in self.manifest["splits"]:
-            raise FocatError(f"{self.path}: has no {name} split (it has {', '.join(self.splits)}); see data.{name}")
+            remedy = f"see data.{name}" if name in SPLITS else "choose one of these"
+            raise FocatError(f"{self.path}: has no {name} split (it has {', '.join(self.splits)}); {remedy}")
         return open_split(self.path / name)
 
     @property

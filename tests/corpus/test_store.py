@@ -203,6 +203,8 @@ def test_a_split_that_is_not_there_is_refused(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(json.dumps({**MANIFEST, "splits": {"train": {}, "dev": {}}}))
     with pytest.raises(FocatError, match=r"has no test split \(it has train, dev\); see data\.test"):
         Store(tmp_path).split("test")
+    with pytest.raises(FocatError, match=r"has no valid split \(it has train, dev\); choose one of these"):
+        Store(tmp_path).split("valid")
 
 
 # ------------------------------------------------------------------------------------------------ what is printed

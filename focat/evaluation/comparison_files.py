@@ -19,6 +19,8 @@ from focat.evaluation.scores import Score, SystemScores, mean_score
 from focat.files import split_name
 from focat.progress import Progress
 
+_COMPARED = "give a file that `focat contrast --instances` or `focat evaluate --json` wrote"
+
 
 def read_systems(
     arguments: Sequence[str],
@@ -87,6 +89,8 @@ def _read(
     """Read what a file holds, by what its first line looks like."""
     if reference is not None:
         return evaluate(read_texts(path, reference), config, progress)
+    if path.is_dir():
+        raise FocatError(f"{path}: is a folder; {_COMPARED}")
     lines = Lines(path)
     first = next((line for line in lines if not is_blank(line)), "")
     if not first.lstrip().startswith("{"):
@@ -95,6 +99,8 @@ def _read(
         content = json.loads("\n".join(lines))
     except ValueError:
         return _read_instances(path)  # one object per line
+    if isinstance(content, dict) and "kind" in content and content["kind"] != EVALUATION_KIND:
+        raise FocatError(f"{path}: holds figures that cannot be compared ({content['kind']}); {_COMPARED}")
     if not isinstance(content, dict) or content.get("kind") != EVALUATION_KIND:
         return _read_instances(path)
     scores = evaluation_scores(validated_result(EvaluationResults, content, str(path), "focat evaluate"))

@@ -206,6 +206,11 @@ def test_what_cannot_be_compared(folder):
     assert "no figure is common" in refused(folder, "compare", "base.jsonl", "base.txt")
     assert "give two systems or more" in refused(folder, "compare", "base.jsonl")
     assert refused(folder, "compare", "base.jsonl", "none.jsonl") == "none.jsonl: no such file"
+    remedy = "give a file that `focat contrast --instances` or `focat evaluate --json` wrote"
+    assert refused(folder, "compare", "base.jsonl", ".") == f".: is a folder; {remedy}"
+    (folder / "figures.json").write_text('{\n"kind": "contrast"\n}')
+    found = "figures.json: holds figures that cannot be compared (contrast)"
+    assert refused(folder, "compare", "base.jsonl", "figures.json") == f"{found}; {remedy}"
     two = ("compare", "base.jsonl", "focused.jsonl")
     assert "'bonferroni' is not one of 'holm'" in refused(folder, *two, "--correction", "bonferroni")
     assert "--by gender" in refused(folder, *two, "--by", "gender")

@@ -12,7 +12,7 @@ from typing import get_args
 import numpy as np
 from sacrebleu.metrics.bleu import BLEU
 
-from focat.errors import FocatError
+from focat.errors import FocatError, ParameterError
 from focat.evaluation.line_statistics import MetricRequest, StatisticsSource, line_statistics
 from focat.evaluation.results import Level, Metric
 from focat.evaluation.scores import Score
@@ -95,9 +95,9 @@ def parse_metrics(text: str) -> list[Metric]:
     names = list(filter(None, (part.strip().lower() for part in text.split(","))))
     for name in names:
         if name not in known:
-            raise FocatError(f"metrics: there is no {name}; choose from {', '.join(known)}")
+            raise ParameterError("metrics", name, f"there is no such metric; choose from {', '.join(known)}")
     if not names:
-        raise FocatError(f"metrics: none given; choose from {', '.join(known)}")
+        raise ParameterError("metrics", text, f"is empty; choose from {', '.join(known)}")
     return list(dict.fromkeys(known[name] for name in names))
 
 

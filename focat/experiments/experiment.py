@@ -79,8 +79,9 @@ class Experiment:
             try:
                 metrics_of(test).check(has_source=True)
             except FocatError as error:
-                problem = str(error).removeprefix("metrics: ")
-                raise FocatError(f"{self.loaded.where}: tests.{name}.metrics: {problem}") from None
+                problem = str(error)
+                what = problem.removeprefix("metrics") if problem.startswith("metrics") else f": {problem}"
+                raise FocatError(f"{self.loaded.where}: tests.{name}.metrics{what}") from None
         if self.plan.analyses and settings.data.train and not getattr(settings.data, self.plan.analyse):
             raise FocatError(f"{self.loaded.where}: analyses: give a corpus under data.{self.plan.analyse}")
 

@@ -98,7 +98,7 @@ def test_what_a_user_can_do_wrong(folder):
     )
     assert "give either a RUN" in refused(folder, "evaluate")
     assert "--reference" in refused(folder, "evaluate", "--hypothesis", "hyp.de")
-    assert "there is no blue" in refused(folder, *given, "--metrics", "blue")
+    assert "--metrics blue: there is no such metric; choose from bleu" in refused(folder, *given, "--metrics", "blue")
     assert "hyp.de: exists" in refused(folder, *given, "--output", "hyp.de")
     assert "holds no run" in refused(folder, "evaluate", "nowhere")
 

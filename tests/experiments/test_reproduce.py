@@ -309,7 +309,7 @@ def test_what_measuring_needs_is_missed_before_training(tmp_path: Path, launcher
     assert refused(data=without) == "tiny.yaml: tests.test: give a corpus, or one under data.test"
     assert refused(data=without, tests={}) == "tiny.yaml: analyses: give a corpus under data.test"
     assert refused(tests={"test": {"metrics": "bleurt"}}).startswith(
-        "tiny.yaml: tests.test.metrics: there is no bleurt"
+        "tiny.yaml: tests.test.metrics = bleurt: there is no such metric"
     )
     (tmp_path / "x.json").write_text('[{"src": 3}]')
     assert refused(suites={"x": {"path": "x.json"}}).startswith("x.json")

@@ -106,7 +106,7 @@ def _read(model: Path) -> ForeignModel:
             return read_marian(found[0])
         raise FocatError(f"{model}: has {len(found)} files .npz; name one of them")
     elif not model.exists():
-        raise FocatError(f"{model}: there is no such file or folder")
+        raise FocatError(f"{model}: there is no such file or folder; focat downloads nothing, so get the model first")
     raise FocatError(
         f"{model}: holds no model that focat imports: a Hugging Face folder (config.json), a folder of CTranslate2 "
         "(model.bin), an .argosmodel, or Marian's .npz"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import resource
 import signal
 import socket
@@ -117,7 +118,9 @@ def listen(options: ServeOptions) -> socket.socket:
         family = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0][0]
         listening = socket.create_server((options.host, options.port), family=family, backlog=2048)
     except (OSError, OverflowError) as error:
-        problem = f"cannot listen there ({getattr(error, 'strerror', None) or error}); choose another host or port"
+        number = getattr(error, "errno", None) or 0  # those of names, below 0, are of another kind
+        reason = os.strerror(number) if number > 0 else getattr(error, "strerror", None) or error
+        problem = f"cannot listen there ({reason}); choose another host or port"
         raise ParameterError("port", f"{options.host}:{options.port}", problem) from None
     # Connections inherit it. Else the end of an answer waits until the client has acknowledged its beginning.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

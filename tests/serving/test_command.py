@@ -78,7 +78,8 @@ def test_what_it_refuses(launcher: Launcher, run: Path, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         refused = launcher.refused(tmp_path, "serve", run, "--port", port)
-    assert refused.startswith(f"--port 127.0.0.1:{port}: cannot listen there")
+    expected = "cannot listen there (Address already in use); choose another host or port"
+    assert refused == f"--port 127.0.0.1:{port}: {expected}"
     assert launcher.refused(tmp_path, "serve", run, "--keys", tmp_path / "missing").startswith("--keys ")
     with pytest.raises(FocatError, match="as run-0 does; serve one run for each pair"):
         load_runs([run, run], "cpu", (), None, {})

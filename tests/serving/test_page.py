@@ -315,6 +315,14 @@ def test_errors_are_shown_and_nothing_is_lost(browser: Browser, server: RunningS
     assert _expected(browser, "ERR_INTERNET_DISCONNECTED")
 
 
+def test_an_error_names_a_file_as_it_is_written(browser: Browser, server: RunningServer, tmp_path: Path) -> None:
+    page = browser.open(server.url)
+    (tmp_path / "photo.jpg").write_text("no text", encoding="utf-8")
+    drop(page, tmp_path / "photo.jpg")
+    assert page.get_by_role("alert").inner_text().startswith("photo.jpg: ")
+    assert _expected(browser, "400")
+
+
 def test_several_pairs_behind_a_key(browser: Browser, run: Path, launcher: Launcher, tmp_path: Path) -> None:
     languages = {"source_language": "de", "target_language": "en"}
     other = tiny_run(tmp_path, data=languages).path

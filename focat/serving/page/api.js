@@ -58,7 +58,8 @@ async function errorOf(response) {
 }
 
 function asSentence(message) {
-  const text = message.charAt(0).toUpperCase() + message.slice(1);
+  const isWord = /^[a-z]+[ ,;]/.test(message); // and no name of a file, which stays as it is
+  const text = isWord ? message.charAt(0).toUpperCase() + message.slice(1) : message;
   return /[.!?…]$/.test(text) ? text : `${text}.`;
 }
 

@@ -18,6 +18,7 @@ from focat.errors import FocatError, ParameterError
 if TYPE_CHECKING:
     import torch
 
+_DEVICES = "auto, cpu, cuda or cuda:1"
 _SPIN = "GOMP_SPINCOUNT"  # of libgomp, which PyTorch uses on Linux
 _SHORT_SPIN = 5000  # some 100 µs: longer than most pauses between two operations, shorter than a turn of the scheduler
 _SAMPLES = 5  # of the number of running processes
@@ -93,9 +94,12 @@ def device_named(name: str) -> torch.device:
     try:
         device = torch.empty(0, device=wanted).device
     except (AssertionError, RuntimeError) as error:
-        raise ParameterError("device", name, f"cannot be used here ({str(error).splitlines()[0]})") from None
+        reason = str(error).splitlines()[0]
+        unknown = "device type" in reason or reason.startswith("Invalid device string")
+        problem = "there is no such device" if unknown else f"cannot be used here ({reason})"
+        raise ParameterError("device", name, f"{problem}; take {_DEVICES}") from None
     if device.type == "meta":
-        raise ParameterError("device", name, "computes nothing; take auto, cpu, cuda or cuda:1")
+        raise ParameterError("device", name, f"computes nothing; take {_DEVICES}")
     return device
 
 

@@ -210,7 +210,7 @@ def test_wrong_runs(run: Run, tmp_path: Path) -> None:
         focat.load(tmp_path)
     with pytest.raises(FocatError, match="name a run, or several"):
         focat.load([])
-    with pytest.raises(FocatError, match="device = abacus: cannot be used here"):
+    with pytest.raises(FocatError, match="device = abacus: there is no such device"):
         focat.load(run.path, device="abacus")
 
 

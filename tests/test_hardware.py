@@ -15,7 +15,7 @@ from focat.hardware import device_named, is_busy, limit_spinning, running_proces
 
 def test_devices():
     assert device_named("cpu").type == "cpu"
-    with pytest.raises(FocatError, match=r"^device = abacus: cannot be used here"):
+    with pytest.raises(FocatError, match=r"^device = abacus: there is no such device; take auto, cpu, cuda or cuda:1$"):
         device_named("abacus")
     with pytest.raises(FocatError, match=r"^device = meta: computes nothing"):
         device_named("meta")

@@ -179,7 +179,7 @@ def test_source_context_alone(contrast_store, suites, tmp_path):
         (["--suite", "{deixis}", "--target-context", "all"], "'all' is not one of 'gold', 'own', 'none'"),
         (["--suite", "{deixis}", "--missing-target", "all"], "'all' is not one of 'shorter', 'source'"),
         (["--suite", "{deixis}", "--precision", "int8"], "'int8' is not one of 'float32', 'bfloat16'"),
-        (["--suite", "{deixis}", "--device", "abacus"], "--device abacus: cannot be used here"),
+        (["--suite", "{deixis}", "--device", "abacus"], "--device abacus: there is no such device"),
         (["--suite", "{deixis}", "--instances", "{deixis}"], "exists; give another file, or overwrite it"),
     ],
 )

@@ -206,7 +206,7 @@ class TestMistakes:
             (["-o", "in.txt"], "in.txt: is the input; give another output"),
             (["-o", "in.txt", "--overwrite"], "in.txt: is the input; give another output"),
             (["-o", "nowhere/out"], "there is no folder nowhere"),
-            (["--device", "abacus"], "--device abacus: cannot be used here"),
+            (["--device", "abacus"], "--device abacus: there is no such device; take auto, cpu, cuda or cuda:1"),
             (["--ensemble", "nothing"], "nothing: holds no run"),
             (["decoding.beam=0"], "settings: decoding.beam = 0: should be greater than 0"),
             (["windows.before=1"], "windows.before=1: only settings of decoding can change after training"),

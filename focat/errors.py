@@ -19,4 +19,6 @@ class ParameterError(FocatError):
 
     def with_name(self, name: str | None) -> str:
         """Return the message with another name for the parameter, such as a flag; None keeps its own."""
-        return str(self) if name is None else f"{name} {self.value}: {self.problem}"
+        if name is None:
+            return str(self)
+        return f"{name}: {self.problem}" if self.value is True else f"{name} {self.value}: {self.problem}"

@@ -9,3 +9,6 @@ def test_a_parameter_is_named_as_python_or_the_command_line_knows_it() -> None:
     assert str(error) == "window = 9: ask for less"
     assert error.with_name("--window") == "--window 9: ask for less"
     assert error.with_name(None) == str(error)
+    assert (
+        ParameterError("split", True, "leave it out").with_name("--split") == "--split: leave it out"
+    )  # it has no value

@@ -111,7 +111,18 @@ def write_figures(path: Path | None, content: Any) -> None:
 def split_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Part arguments into files or folders and overrides such as decoding.beam=8; what exists is a file."""
     overrides = [a for a in arguments if re.match(r"[a-z]+(\.[a-z0-9_]+)+=", a) and not Path(a).exists()]
+    for argument in arguments:
+        if "=" in argument and argument not in overrides and not Path(argument).exists():
+            _check_section(argument)
     return [a for a in arguments if a not in overrides], overrides
+
+
+def _check_section(argument: str) -> None:
+    """Refuse a setting of decoding without its section, as in beam=8, which would be taken for a file."""
+    from focat.config.schema import DecodingSettings
+
+    if argument.partition("=")[0] in DecodingSettings.model_fields:
+        raise FocatError(f"{argument}: no such file; a setting needs its section, as in decoding.{argument}")
 
 
 def shard(parameter: str, text: str | None) -> tuple[int, int] | None:

@@ -106,6 +106,8 @@ def translate_command(
         if json_file is not None and os.path.realpath(json_file) == os.path.realpath(path):
             which = "output" if path == output else "input"
             raise FocatError(f"--json {json_file}: is the {which}; give another file")
+    if output == Path("-") and len(files) == 2 and Path(files[0]).is_file() and not os.path.lexists(files[1]):
+        raise FocatError(f"{files[1]}: no such file; if it is the output, give -o {files[1]}")
     part = opt.shard("shard", shard)
     many = is_many(files, output) or part is not None
     input = Path(files[0]) if files else Path("-")

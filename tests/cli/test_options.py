@@ -24,6 +24,16 @@ def test_files_and_overrides(tmp_path, monkeypatch):
     )
 
 
+def test_a_setting_without_its_section_is_no_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        FocatError, match=r"^beam=8: no such file; a setting needs its section, as in decoding\.beam=8$"
+    ):
+        split_overrides(["run", "beam=8"])
+    (tmp_path / "beam=8").touch()
+    assert split_overrides(["run", "beam=8", "beam"]) == (["run", "beam=8", "beam"], [])
+
+
 def test_window_sizes():
     assert window_sizes("windows", "1,2,4") == [1, 2, 4]
     assert window_sizes("windows", "4, 1-3") == [1, 2, 3, 4]

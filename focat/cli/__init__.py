@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -13,19 +14,21 @@ import typer
 
 from focat._version import __version__
 from focat.cli import analyse, data, experiments, interop, measure, quality, serve, system, training, translate
+from focat.cli.help import Command, Group
 from focat.errors import FocatError, ParameterError
 from focat.hardware import limit_spinning
 from focat.printing import abridged, discard_output, print_line
 
 app = typer.Typer(
     name="focat",
+    cls=Group,
     help="Context-aware machine translation by focused concatenation: prepare, train, measure, translate.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _OBJECTS_BETWEEN_COLLECTIONS = 10_000  # Python's own choice is 700
+_COMPLETION = "_FOCAT_COMPLETE"  # the variable of the script that --install-completion writes
 _COMMANDS: dict[str, Callable[..., None]] = {
     "demo": experiments.demo_command,
     "config": data.config_command,
@@ -47,11 +50,13 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "doctor": system.doctor_command,
 }
 for _name, _function in _COMMANDS.items():
-    app.command(_name)(_function)
+    app.command(_name, cls=Command)(_function)
 
 
 def main() -> None:
     """Run a command. What a user can mend is one line on standard error and exit code 2."""
+    if _COMPLETION in os.environ:  # a shell asks what may come next
+        app(prog_name="focat")
     limit_spinning()  # before a command imports PyTorch
     # By default, garbage is looked for so often that it takes a seventh of the time of imports and of reading suites.
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)

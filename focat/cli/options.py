@@ -77,7 +77,8 @@ ContextSource = Annotated[
 ]
 ContextTarget = Annotated[Path | None, typer.Option(metavar="FILE", help="Its target context, as text.")]
 RuleOption = Annotated[
-    ScoringRule, typer.Option(help="Score of a candidate; window-mean is the rule of the paper's authors.")
+    ScoringRule,
+    typer.Option(metavar="RULE", help="Score of a candidate: current-sum, current-mean or window-mean (the paper's)."),
 ]
 DocumentNames = Annotated[
     Path | None, typer.Option(metavar="FILE", help="The document of each line; else a blank line ends one.")

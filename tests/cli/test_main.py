@@ -1,13 +1,19 @@
 """The command line as a whole: help, version, what it imports, and one line for what cannot be."""
 
+import os
 import re
+import shlex
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
+import typer
+from typer.main import get_command
 
 from focat._version import __version__
 from focat.cli import app
+from focat.cli.help import EXAMPLES
 from focat.translation.formats import FORMATS
 from tests.evaluation.commands import focat, refused
 
@@ -53,6 +59,37 @@ def test_every_command_has_help_by_either_name(command, tmp_path):
     long, short = (focat(tmp_path, command, flag).stdout for flag in ("--help", "-h"))
     assert long == short
     assert f"focat {command}" in long
+
+
+def test_the_help_of_every_command_has_examples_that_it_accepts():
+    assert list(EXAMPLES) == COMMANDS
+    group = get_command(app)
+    for name, examples in EXAMPLES.items():
+        for line in examples:
+            command = line.partition(" | ")[2] or line
+            program, called, *words = shlex.split(command.partition(" > ")[0])
+            assert (program, called) == ("focat", name)
+            with suppress(typer.Exit), group.commands[name].make_context(name, words):  # --list prints and exits
+                pass
+
+
+def test_help_shows_no_type_where_there_is_nothing_to_type(tmp_path):
+    text = focat(tmp_path, "translate", "--help").stdout
+    assert "Usage: focat translate [OPTIONS] RUN [INPUT…|KEY=VALUE]..." in text
+    assert re.search(r"--beam +N \[x>=1\] ", text)
+    assert not re.search("<(bool|str|path|list|int|float)", text)
+    assert "\n   focat translate my-run film.srt -o film.de.srt\n" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"), [("focat tra", ["train", "translate"]), ("focat train --q", ["--quiet"])]
+)
+def test_shells_complete_commands_and_options(words, expected):
+    variables = {"_FOCAT_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    done = subprocess.run(
+        [sys.executable, "-m", "focat"], env=os.environ | variables, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == expected
 
 
 def test_every_command_with_progress_can_be_quiet():

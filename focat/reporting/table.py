@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from rich.console import Console
 from rich.table import Table as TerminalTable
@@ -74,7 +75,8 @@ def print_table(table: Table, console: Console) -> None:
         console.print(Text(printable(table.title), "bold"), soft_wrap=True)
     drawn = TerminalTable()
     for i, column in enumerate(table.columns):
-        drawn.add_column(Text(printable(column)), justify="left" if i < table.labels else "right")
+        justify: Literal["left", "right"] = "left" if i < table.labels else "right"
+        drawn.add_column(Text(printable(column)), justify=justify, overflow="fold")  # a long word is broken, not cut
     for one in table.rows:
         style = "italic" if one.italic else ""
         drawn.add_row(*map(_styled, one.cells), style=style, end_section=one.end_section)

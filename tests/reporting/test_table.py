@@ -55,6 +55,12 @@ def test_a_terminal_draws_lines_and_aligns_figures() -> None:
     assert lines[-2:] == ["a note", "* p < 0.05"]
 
 
+def test_a_narrow_terminal_breaks_what_is_too_long_and_loses_nothing() -> None:
+    word = "approximate-randomisation-" * 4
+    drawn = printed(Table("", ("test", "p"), [row(word, "0.01")]), terminal=True)
+    assert word in "".join(cell.strip("│ ") for line in drawn.splitlines() for cell in line.split("│")[1:2])
+
+
 def test_markdown() -> None:
     assert markdown(TABLE).splitlines() == [
         "| system | Disc. | BLEU |",

@@ -33,6 +33,12 @@ def test_sections_in_order(report):
     ]
 
 
+def test_how_often_only_one_of_two_systems_is_right(report):
+    section = next(section for section in report.page.all("section") if section.attributes["id"] == "disagree")
+    counted = r"(once|[\d,]+ times)\."
+    assert re.search(rf"Only focused is right: {counted} Only base: {counted}", section.text)
+
+
 @pytest.mark.parametrize("by", ["phenomenon", "quality"])
 def test_figures_are_those_of_compare(report, by):
     """Scores, stars and differences, as `focat compare` has them of the same files."""

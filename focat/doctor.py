@@ -66,7 +66,7 @@ def record(checks: list[Check]) -> dict[str, Any]:
 
 
 def _system() -> Check:
-    return Check("system", "ready", f"{platform.platform(terse=True)}; POSIX only: Linux, macOS, WSL")
+    return Check("system", "ready", f"{platform.platform(terse=True)}")
 
 
 def _python() -> Check:
@@ -85,7 +85,7 @@ def _torch() -> Iterator[Check]:
         yield Check(
             "GPU",
             "optional",
-            f"none that torch can use; {torch.get_num_threads()} threads of the CPU",
+            f"none that torch can use; threads of the CPU: {torch.get_num_threads()}",
             "a GPU needs a driver and a torch built for it: https://pytorch.org/get-started",
         )
 

@@ -25,7 +25,7 @@ EXAMPLES = {
     "contrast": ["focat contrast my-run --suite suite.jsonl --instances answers.jsonl", "focat contrast --list"],
     "score": ["focat score my-run test.en test.de -o scores.jsonl"],
     "evaluate": ["focat evaluate my-run --json quality.json", "focat evaluate --hypothesis out.de --reference test.de"],
-    "compare": ["focat compare base.json focused.json", "focat compare base.de focused.de --reference test.de"],
+    "compare": ["focat compare base.json focused.json", "focat compare base.json focused.json --table table.tex"],
     "analyse": ["focat analyse base focused --analyses attention,losses --json analysis.json"],
     "import": ["focat import opus-mt-en-de -o opus"],
     "export": ["focat export my-run --to ct2 -o my-run.ct2"],

@@ -113,7 +113,10 @@ def compare_command(
         str, typer.Option(help="With --reference: which of bleu, chrf, chrf++ and ter.")
     ] = "bleu,chrf,ter",
     lowercase: Annotated[bool, opt.flag("--lowercase", "With --reference: lower-case both.")] = False,
-    overwrite: opt.OverwriteJson = False,
+    table: Annotated[
+        Path | None, opt.file("Also write the tables to a file, as LaTeX (.tex) or Markdown (.md).", "--table")
+    ] = None,
+    overwrite: opt.Overwrite = False,
     quiet: opt.Quiet = False,
     json_file: opt.JsonFile = None,
 ) -> None:
@@ -124,12 +127,16 @@ def compare_command(
     from focat.evaluation.comparison_files import read_systems
     from focat.evaluation.metrics import parse_metrics
     from focat.evaluation.quality import MetricConfig
-    from focat.reporting.terminal.comparison import show_comparison
+    from focat.reporting.terminal.comparison import check_table_file, show_comparison, write_comparison
 
+    check_table_file(table)
+    opt.check_second_file(table, json_file, overwrite)
     progress = opt.progress_shown(quiet)
     config = MetricConfig(parse_metrics(metrics), lowercase=lowercase)
     config.check(has_source=False)
     systems = read_systems(files, progress, config, reference, by)
     found = compare(systems, progress, all_pairs, test, correction, trials, resamples, seed)
     show_comparison(found, Console(highlight=False))
+    if table is not None:
+        write_comparison(found, table)
     opt.write_figures(json_file, found.results().to_json())

@@ -1,10 +1,11 @@
-"""One table type for everything that is printed, and its renderers: terminal, plain columns, Markdown.
+"""One table type for everything that is printed, and its renderers: terminal, plain columns, Markdown, LaTeX.
 
 The HTML page renders the same tables with its template (page.html.j2).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -16,6 +17,14 @@ from rich.text import Text
 from focat.printing import printable
 
 MISSING = "–"
+_TEX = str.maketrans(  # for any font and engine
+    {
+        **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+        **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "|": r"\textbar{}"},
+        **{"<": "$<$", ">": "$>$", "−": "$-$", "±": r"$\pm$", "×": r"$\times$", "→": r"$\to$", "χ": r"$\chi$"},
+        **{"²": "$^2$", "–": "--", "…": r"\dots{}", "\n": " ", "\t": " ", "\N{NO-BREAK SPACE}": "~"},
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -98,6 +107,35 @@ def markdown(table: Table) -> str:
     lines += [_line([_marked_up(cell, one.italic) for cell in one.cells]) for one in table.rows]
     notes = ["", *(f"{_escape_star(note)}  " for note in table.notes)] if table.notes else []
     return "\n".join([*lines, *notes]).rstrip() + "\n"
+
+
+def latex(table: Table) -> str:
+    """The table in LaTeX, for the package booktabs: best figures in bold, title and notes as comments."""
+    lines = [f"\\begin{{tabular}}{{{'l' * table.labels}{'r' * (len(table.columns) - table.labels)}}}", r"\toprule"]
+    lines += [_tex_line(map(_tex, table.columns)), r"\midrule"]
+    for one in table.rows:
+        lines += [_tex_line(_tex_cell(cell, one.italic) for cell in one.cells)]
+        lines += [r"\midrule"] * (one.end_section and one is not table.rows[-1])
+    above = [f"% {_one_line(table.title)}"] if table.title else []
+    notes = [f"% {_one_line(note)}" for note in table.notes if note]
+    return "\n".join([*above, *lines, r"\bottomrule", r"\end{tabular}", *notes]) + "\n"
+
+
+def _tex_line(cells: Iterable[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _tex_cell(cell: Cell, italic: bool) -> str:
+    text = _tex(str(cell.text))
+    text = rf"\textbf{{{text}}}" if cell.best else text
+    text = rf"\textit{{{text}}}" if italic and text else text
+    stars = rf"\textsuperscript{{{cell.stars}}}" if cell.stars else ""
+    interval = f" [{_tex(cell.interval)}]" if cell.interval else ""
+    return f"{text}{_tex(cell.spread)}{stars}{interval}"
+
+
+def _tex(text: str) -> str:
+    return re.sub(r"(?<!\w)-(?=\d)", "−", printable(text)).translate(_TEX)
 
 
 def _tabbed(one: Row) -> str:

@@ -104,7 +104,7 @@ def test_help_names_every_format_of_documents(tmp_path):
 
 
 def test_help_promises_to_replace_only_what_a_command_replaces(tmp_path):
-    for command in ("demo", "train", "compare", "reproduce", "doctor"):
+    for command in ("demo", "train", "reproduce", "doctor"):
         assert "Replace the file of --json." in focat(tmp_path, command, "--help").stdout
     assert "Replace what exists." in focat(tmp_path, "prepare", "--help").stdout
 

@@ -216,6 +216,22 @@ def test_what_cannot_be_compared(folder):
     assert "--by gender" in refused(folder, *two, "--by", "gender")
 
 
+def test_tables_are_written_for_papers(folder):
+    two = ("compare", "base.jsonl", "focused.jsonl")
+    focat(folder, *two, "--table", "paper.tex")
+    focat(folder, *two, "--table", "paper.md")
+    tex, markdown = ((folder / f"paper.{ending}").read_text(encoding="utf-8") for ending in ("tex", "md"))
+    assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == 2
+    for column in focat(folder, *two).stdout.splitlines()[0].split("\t")[1:]:
+        assert column.replace("_", r"\_") in tex
+        assert column in markdown
+    assert "paper.tex: exists; give another file" in refused(folder, *two, "--table", "paper.tex")
+    assert refused(folder, *two, "--table", "t.html") == (
+        "--table t.html: give a name that ends in .tex (LaTeX) or .md (Markdown)"
+    )
+    assert "is the other output, too" in refused(folder, *two, "--table", "a.md", "--json", "a.md")
+
+
 def test_other_references_are_refused(folder):
     (folder / "ref2.de").write_text("\n".join([*REFERENCES[:-1], "anders"]) + "\n")
     for name, reference in (("one", "ref.de"), ("two", "ref2.de")):
@@ -232,7 +248,7 @@ def test_commands_of_the_documentation(folder):
     blocks = "".join(re.findall(r"```bash\n(.*?)```", page, re.DOTALL))
     lines = [line.split("  #")[0].split() for line in blocks.splitlines()]
     commands = [line[1:] for line in lines if "RUN" not in line and not any("comet" in word for word in line)]
-    assert len(commands) == 10
+    assert len(commands) == 11
     (folder / "test.de").write_text((folder / "ref.de").read_text())
     for command in commands:
         if "--json" in command:

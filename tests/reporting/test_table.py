@@ -1,4 +1,4 @@
-"""One table in all its renderings: drawn in a terminal, columns between tabs in a pipe, Markdown."""
+"""One table in all its renderings: drawn in a terminal, columns between tabs in a pipe, Markdown, LaTeX."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from focat.reporting.table import Cell, Table, markdown, number, print_table, row
+from focat.reporting.table import MISSING, Cell, Table, latex, markdown, number, print_table, row
 
 TABLE = Table(
     "Accuracy [%]",
@@ -71,6 +71,41 @@ def test_markdown() -> None:
         "",
         "a note  ",
         "\\* p < 0.05",
+    ]
+
+
+def test_latex() -> None:
+    assert latex(TABLE).splitlines() == [
+        "% Accuracy [%]",
+        r"\begin{tabular}{lrr}",
+        r"\toprule",
+        r"system & Disc. & BLEU \\",
+        r"\midrule",
+        r"base & 46.64 & 31.98 [31.0 to 33.0] \\",
+        r"a \textbar{} b & \textbf{72.02} $\pm$ 0.50\textsuperscript{*} &  \\",
+        r"\textit{paper} & \textit{73.42} &  \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+        "% a note",
+        "% * p < 0.05",
+    ]
+
+
+def test_latex_shows_signs_that_are_commands() -> None:
+    lines = latex(
+        Table(
+            "",
+            ("a_b", "c"),
+            [row("50 % & {#1} ~\\^", "p < 0.01 − χ²", end_section=True), row("cd-1", "-5.01"), row("x", MISSING)],
+        )
+    )
+    assert lines.splitlines()[2:8] == [
+        r"a\_b & c \\",
+        r"\midrule",
+        r"50 \% \& \{\#1\} \textasciitilde{}\textbackslash{}\textasciicircum{} & p $<$ 0.01 $-$ $\chi$$^2$ \\",
+        r"\midrule",
+        r"cd-1 & $-$5.01 \\",
+        r"x & -- \\",
     ]
 
 

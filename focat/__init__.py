@@ -28,3 +28,7 @@ else:
 
             return SubtitleOptions
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        """All public names, also those not imported yet, so that notebooks complete them."""
+        return sorted({*globals(), *__all__})

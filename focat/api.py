@@ -66,6 +66,12 @@ class Model:
         self.runs, self.models = system.runs, system.models
         self.settings, self.tokenizer = system.settings, system.tokenizer
 
+    def __repr__(self) -> str:
+        data, size = self.settings.data, self.system.windows().size
+        runs = ", ".join(str(run.path) for run in self.runs)
+        window = f"windows of {size} sentences" if size > 1 else "sentence by sentence"
+        return f"<focat.Model {runs}: {data.source_language} to {data.target_language}, {window}>"
+
     # A string is a sequence of strings too: a type checker takes the first overload that matches.
     @overload
     def translate(self, text: str, **options: Unpack[TranslateOptions]) -> str: ...  # type: ignore[overload-overlap]

@@ -45,6 +45,17 @@ def test_importing_focat_is_instant() -> None:
         focat.lod  # type: ignore[attr-defined]  # noqa: B018
 
 
+def test_a_notebook_completes_names_that_are_not_imported_yet() -> None:
+    line = "import focat; print(*{*focat.__all__} - {*dir(focat)}); import sys; assert 'torch' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True).stdout == "\n"
+
+
+def test_a_model_says_what_it_is(model: focat.Model, run: Run) -> None:
+    assert repr(model) == f"<focat.Model {run.path}: en to de, windows of {model.settings.windows.size} sentences>"
+    both = focat.load([run.path, run.path])
+    assert repr(both).startswith(f"<focat.Model {run.path}, {run.path}: en to de, ")
+
+
 def test_what_goes_in_comes_out_in_the_same_shape(model: focat.Model) -> None:
     document = ["Where is the cat?", "", "It is old."]
     found = model.translate(document)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -25,12 +26,14 @@ def train_command(
     from focat.training.signals import Interrupted
     from focat.training.trainer import train
 
-    progress = opt.progress_shown(quiet)
+    progress, settings = opt.progress_shown(quiet), load_settings(config, overrides or ())
     try:
-        state = train(load_settings(config, overrides or ()), progress)
+        state = train(settings, progress)
     except Interrupted as stopped:
         progress.log(str(stopped))
         raise typer.Exit(stopped.exit_code) from None
+    if os.environ.get("RANK", "0") == "0" and state.best is not None:  # of the processes of torchrun
+        print_line(f"next: focat average {settings.training.output_dir}")
     opt.write_figures(json_file, asdict(state))
 
 

@@ -38,7 +38,8 @@ def average_checkpoints(run: Run, count: int = 5, rule: AveragingRule = "closest
         check_own_files(run.averaged, _FILES, "focat average")
     best = run.best_update()
     if best is None:
-        raise FocatError(f"{run.path}: has no validated checkpoint yet; train it until its first validation")
+        remedy = "train it until its first validation, for which data.dev has to name a corpus"
+        raise FocatError(f"{run.path}: has no validated checkpoint; {remedy}")
     there = {int(folder.name): folder for folder in run.checkpoints()}
     validated = [update for update in sorted(there) if _validated(there[update])]
     if best not in validated:

@@ -8,6 +8,7 @@ from typing import Any
 from focat.files import write_atomic
 from focat.progress import Progress
 from focat.run import Run, log_record
+from focat.training.checkpoints import TrainingState
 
 
 class TrainLogger:
@@ -69,6 +70,14 @@ def validation_line(figures: dict[str, Any]) -> str:
     bleu = f", BLEU {figures['bleu']:.2f}" if "bleu" in figures else ""
     best = " — best so far" if figures["best"] else f" — best was {figures['best_value']:.4f}"
     return f"update {figures['update']:>6,} · validation: current {figures['current']:.4f}{context}{bleu}{best}"
+
+
+def end_line(state: TrainingState, patience: int | None) -> str:
+    """One line for the terminal: which limit has ended training."""
+    worse = state.without_improvement
+    ran_out = patience is not None and worse >= patience
+    why = f"{worse} validations without improvement (training.patience)" if ran_out else "training.budget is spent"
+    return f"finished after {state.update:,} updates, in {duration(state.minutes)}: {why}"
 
 
 def duration(minutes: float) -> str:

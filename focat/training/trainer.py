@@ -42,7 +42,7 @@ from focat.training.checkpoints import (
 from focat.training.distributed import Processes, init_distributed
 from focat.training.freezing import check_frozen_weights, freeze_base
 from focat.training.initial_weights import load_initial_weights
-from focat.training.logger import TrainLogger, training_line, validation_line
+from focat.training.logger import TrainLogger, end_line, training_line, validation_line
 from focat.training.mixed_precision import MasterWeights
 from focat.training.objective import LossSums
 from focat.training.optimizer import build_optimizer
@@ -184,6 +184,7 @@ class Trainer:
                 if stop and not over:
                     raise Interrupted(self._signals.received or signal.SIGTERM, self.state.update)
                 if over:
+                    self.progress.log(f"{self.run.path}: {end_line(self.state, training.patience)}")
                     return self.state
         raise FocatError("data.train: has no window to train on: every sentence is longer than windows.max_tokens")
 
@@ -378,6 +379,7 @@ class Trainer:
         self.progress.log(
             f"{parameters / 1e6:.1f}M parameters on {self.processes.world_size} × {self.device.type}; "
             f"{len(windows):,} windows, {self.loader.count_updates(order):,} updates an epoch"
+            + ("" if self.dev else "; no validation, since the store has no dev split")
         )
         if windows.shortened:
             self.progress.log(f"{windows.shortened:,} windows over windows.max_tokens lost their farthest context")

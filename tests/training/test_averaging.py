@@ -103,5 +103,5 @@ def test_as_a_user_averages(workspace: Workspace) -> None:
 
 def test_averaging_without_checkpoints_is_refused(workspace: Workspace) -> None:
     trainer = workspace.trainer()
-    with pytest.raises(FocatError, match="has no validated checkpoint yet"):
+    with pytest.raises(FocatError, match="has no validated checkpoint; train it until its first validation"):
         average_checkpoints(trainer.run)

@@ -149,7 +149,10 @@ def test_a_changed_setting_is_one_line_on_the_command_line(workspace: Workspace)
 
 def test_the_budget_may_grow(workspace: Workspace) -> None:
     """Twice 6 updates are 12 updates; what does not touch learning may change as well, and is written down."""
-    workspace.train("training.budget.updates=6")
+    output = workspace.train("training.budget.updates=6")
+    assert f"{workspace.run}: finished after 6 updates, in " in output
+    assert ": training.budget is spent\n" in output
+    assert f"next: focat average {workspace.run}\n" in output
     assert "is finished; to train on, raise training.budget" in workspace.train("training.budget.updates=6")
     workspace.train(
         "training.budget.updates=12", "training.log_every=1", "training.log_samples=0", "training.keep_checkpoints=2"

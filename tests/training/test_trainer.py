@@ -21,7 +21,8 @@ from focat.errors import FocatError
 from focat.model.stored_weights import read_weights
 from focat.progress import NULL_PROGRESS
 from focat.run import Run
-from focat.training.checkpoints import training_tensors
+from focat.training.checkpoints import TrainingState, training_tensors
+from focat.training.logger import end_line
 from focat.training.objective import LossSums
 from focat.training.schedule import learning_rate
 from focat.training.trainer import Trainer, _memory_errors, train
@@ -124,7 +125,9 @@ def test_samples_are_shown_and_logged(workspace: Workspace) -> None:
 
 def test_without_a_dev_corpus(workspace: Workspace) -> None:
     """It trains and saves at the same times; the last checkpoint is the one to use."""
-    workspace.train(f"data.store={workspace.store.with_name('store-without-dev')}", "training.patience=1")
+    output = workspace.train(f"data.store={workspace.store.with_name('store-without-dev')}", "training.patience=1")
+    assert "; no validation, since the store has no dev split\n" in output
+    assert "next:" not in output
     assert {record["kind"] for record in records(workspace.run)} == {"train"}
     assert [folder.name for folder in Run(workspace.run).checkpoints()] == ["0000008", "0000012"]
     assert not (workspace.run / "best").exists()
@@ -173,6 +176,13 @@ def test_a_budget_of_minutes(workspace: Workspace) -> None:
     assert state.finished
     assert records(workspace.run, "train")[-1]["learning_rate"] < 0.4 * settings.training.learning_rate
     assert state.validations[-1][0] == state.update
+
+
+def test_the_limit_that_ended_training_is_named() -> None:
+    state = TrainingState(update=1200, minutes=2.2, validations=[(400, 1.5), (800, 1.6), (1200, 1.5)])
+    assert end_line(state, None) == "finished after 1,200 updates, in 2 min: training.budget is spent"
+    assert end_line(state, 3).endswith(": training.budget is spent")
+    assert end_line(state, 2).endswith(", in 2 min: 2 validations without improvement (training.patience)")
 
 
 def test_patience(workspace: Workspace) -> None:

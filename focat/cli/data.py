@@ -47,6 +47,9 @@ def prepare_command(
 
     settings = load_settings(config, overrides or ()).data
     manifest = prepare(settings, opt.progress_shown(quiet), overwrite)
+    for name in ("source_language", "target_language"):
+        if name not in settings.model_fields_set:
+            print_line(f"data.{name} is not set: {manifest[name]} is taken")
     for name, split in manifest["splits"].items():
         print_line(f"{name}: {counts_line(split)}")
     print_line(f"next: focat inspect {settings.store}")

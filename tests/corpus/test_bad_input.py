@@ -50,6 +50,16 @@ def assert_it_succeeds_now(config: Path, *changes: str) -> None:
     assert files_in(data.store) == files_in(fresh.store)
 
 
+def test_languages_that_are_not_set_are_named(tmp_path: Path) -> None:
+    """They have defaults, which are right for few."""
+    config, notice = write_config(tmp_path, "config", 40), "data.source_language is not set: en is taken\n"
+    command = [*PREPARE, str(config)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"{notice}data.target_language is not set: de is taken\n")
+    done = subprocess.run([*command, "data.source_language=en"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("data.target_language is not set")
+
+
 # ------------------------------------------------------------------------------------------------ what is in the files
 
 

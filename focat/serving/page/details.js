@@ -95,7 +95,7 @@ export class Details {
       {},
       element("h4", {}, "Without context"),
       element("p.alone", { lang: target, dir: "auto" }, ...marked(compare(alone, sentence.text, target), "mark")),
-      element("p.note", {}, same ? "The same: this sentence needs no context." : "What the sentence alone would have become."),
+      element("p.note", {}, same ? "The same as in its context." : "What the sentence alone would have become."),
     );
   }
 

@@ -91,6 +91,11 @@ async def _api_error(request: Request, error: Exception) -> Response:
 async def _http_error(request: Request, error: Exception) -> Response:
     """Errors of the framework: no such path, no such method."""
     assert isinstance(error, HTTPException)
-    messages = {404: "there is nothing at this address", 405: f"{request.method} is not possible here"}
-    message = messages.get(error.status_code, error.detail)
-    return ApiError(error.status_code, message, headers=error.headers).response(request.url.path)
+    status, headers = error.status_code, error.headers
+    routes = [route for route in request.app.routes if isinstance(route, Route) and route.path == request.url.path]
+    methods = sorted({method for route in routes for method in route.methods or ()})
+    if status == 404 and methods:  # an address of an API with another method, which the page has taken for a file
+        status, headers = 405, {"Allow": ", ".join(methods)}
+    of_these = f"; use {' or '.join(methods)}" if methods else ""
+    messages = {404: "there is nothing at this address", 405: f"{request.method} is not possible here{of_these}"}
+    return ApiError(status, messages.get(status, error.detail), headers=headers).response(request.url.path)

@@ -11,6 +11,11 @@ from focat.config.explain import short_text
 from focat.errors import ParameterError
 from focat.printing import abridged
 
+_MESSAGES = {  # instead of pydantic's
+    "extra_forbidden": "there is no such field; /docs lists them",
+    "missing": "is needed and not given",
+}
+
 
 class ApiError(Exception):
     """What is wrong with a request, or why it is not answered now."""
@@ -27,7 +32,7 @@ class ApiError(Exception):
         """The first thing that is wrong with a body."""
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = short_text(".".join(str(part) for part in first["loc"]))
-        message = first["msg"].removeprefix("Value error, ")
+        message = _MESSAGES.get(first["type"], first["msg"].removeprefix("Value error, "))
         return cls(400, f"{where}: {message}" if where else message, where or None)
 
     @classmethod

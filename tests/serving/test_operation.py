@@ -74,6 +74,21 @@ def test_every_path_is_in_the_reference(server: RunningServer, reference: Any) -
         assert server.request("PATCH", path.replace("{id}", "x")).status_code == 405
 
 
+def test_another_method_is_answered_with_those_that_there_are(server: RunningServer) -> None:
+    """Also GET, which the files of the page would answer."""
+    response = server.request("GET", "/v1/documents")
+    assert (response.status_code, response.headers["allow"]) == (405, "POST")
+    assert response.json()["error"]["message"] == "GET is not possible here; use POST"
+    response = server.request("GET", "/v1/document")
+    assert (response.status_code, response.json()["error"]["message"]) == (404, "there is nothing at this address")
+
+
+def test_a_field_that_is_unknown_or_missing_is_named(server: RunningServer) -> None:
+    unknown = server.post("/v1/documents", {"sentence": SENTENCES}).json()["error"]
+    assert unknown == {"message": "sentence: there is no such field; /docs lists them", "parameter": "sentence"}
+    assert server.post("/translate", {"q": "Tom."}).json() == {"error": "source: is needed and not given"}
+
+
 def test_the_page_of_the_reference(server: RunningServer) -> None:
     page = html.fromstring(server.request("GET", "/docs").text)
     summaries = [summary.text_content() for summary in page.findall(".//summary")]

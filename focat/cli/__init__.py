@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import gc
 import os
@@ -111,8 +112,13 @@ def _usage_error(error: Any) -> NoReturn:
     else:
         context = getattr(error, "ctx", None)
         message = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
-        message = re.sub(r" \(Possible options: (.+)\)$", r". Did you mean \1?", message).replace(". Did", "; did")
-        setting = re.fullmatch(r"--([a-z]+(\.[a-z0-9_]+)+)(=.*)?", getattr(error, "option_name", ""))
+        option = getattr(error, "option_name", "")
+        near = difflib.get_close_matches(
+            option, getattr(error, "possibilities", None) or (), 1, 0
+        )  # of several, the one
+        message = message.partition(" (Possible options")[0] + "".join(f"; did you mean {name}?" for name in near)
+        message = message.replace(". Did you mean", "; did you mean")
+        setting = re.fullmatch(r"--([a-z]+(\.[a-z0-9_]+)+)(=.*)?", option)
         if setting is not None:  # typer gives it without what follows the equals sign
             message += f"; a setting has no dashes: {setting[1]}=VALUE"
         elif context is not None and not message.endswith("?"):

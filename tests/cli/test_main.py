@@ -129,6 +129,7 @@ def test_closing_the_output_early_is_no_failure():
         (["translate", "--bogus"], "No such option: --bogus"),
         (["translate"], "Missing argument 'RUN'; see `focat translate --help`"),
         (["prepare", "--overwrit"], "No such option: --overwrit; did you mean --overwrite?"),
+        (["contrast", "run", "--suites", "x"], "No such option: --suites; did you mean --suite?"),
         (["trian", "my.yaml"], "No such command 'trian'; did you mean 'train'?"),
         (["train", "my.yaml", "--windows.before", "3"], "No such option: --windows.before; a setting has no dashes: "),
         (["train", "my.yaml", "--windows.before=3"], "No such option: --windows.before; a setting has no dashes: "),

@@ -15,6 +15,7 @@ import torch
 from pydantic import BaseModel, Field, PositiveInt, ValidationError
 
 from focat.config import Settings, dump_settings, load_whole_settings, override_decoding
+from focat.config.explain import short_text
 from focat.config.schema import WindowSettings
 from focat.config.sections import INTEGER_LIMIT
 from focat.corpus.store import Store
@@ -248,9 +249,10 @@ class Run:
     def _check_same(self, settings: Settings, info: ModelInfo) -> None:
         before, now = (_flat(s.model_dump(exclude=_MAY_CHANGE)) for s in (self.settings, settings))
         for name in sorted(before.keys() | now.keys()):
-            if before.get(name) != now.get(name):
+            old, new = before.get(name), now.get(name)
+            if old != new:
                 raise FocatError(
-                    f"{self.path}: was begun with {name} = {before.get(name)}, not {now.get(name)}; "
+                    f"{self.path}: was begun with {name} = {short_text(old)}, not {short_text(new)}; "
                     "set it back, or give another training.output_dir"
                 )
         if self.model_info() != info:

@@ -48,8 +48,9 @@ def explain(error: ValidationError, tree: dict[str, Any], root: type[BaseModel])
 
 
 def short_text(value: object) -> str:
-    """Return the text of a value on one line of at most 80 characters."""
-    text = " ".join(str(value).split())
+    """Return the text of a value, as YAML has it, on one line of at most 80 characters."""
+    shown = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    text = " ".join(shown.split())
     return text if len(text) <= 80 else text[:79] + "…"
 
 
@@ -70,6 +71,8 @@ def _problem(detail: Any, name: str, root: type[BaseModel]) -> str:
             near = _nearest_choice(context["tag"], context["expected_tags"])
             return f"format {context['tag']} should be one of {context['expected_tags']}{near}"
         case "union_tag_not_found":
+            return _no_corpus(location, root)
+        case "model_type" | "model_attributes_type" if len(_models_at(location, root)) > 1:
             return _no_corpus(location, root)
         case "model_type" | "model_attributes_type":
             fields = [name for model in _models_at(location, root) for name in model.model_fields]

@@ -279,6 +279,13 @@ def test_what_is_given_in_place_of_a_settings_file_is_named(tmp_path: Path) -> N
         ("training: {betas: [0.9]}", "training.betas.1: is needed and not given"),
         ("data: {store: 5}", "data.store = 5: should be a path"),
         ("windows: 3", "windows = 3: should be a section with before, after,"),
+        ("windows: {before: null}", "windows.before = null: should be a whole number"),
+        ("windows: {before: [true]}", "windows.before = [True]: should be a whole number"),
+        ("data: {source_language: true}", "data.source_language = true: should be a "),
+        (
+            "data: {train: [a.en, a.de]}",
+            "data.train.0 = a.en: should be a corpus, a section with a format: one of",
+        ),
         ("model: {d_model: 100}", "model: d_model 100 must be a multiple of"),
         ("training: {seed: a, keep_checkpoints: b}", "training.seed = a: should be a whole number (and 1 more)"),
         # Corpora, which are one of several kinds.

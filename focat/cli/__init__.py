@@ -74,7 +74,7 @@ def main() -> None:
         _print_error(error.with_name(options.get(error.parameter)))
         sys.exit(2)
     except FocatError as error:
-        _print_error(str(error))
+        _print_error(_with_flags(str(error), options))
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -96,6 +96,14 @@ def main() -> None:
 def _print_error(message: str) -> None:
     """Print a line about an error."""
     print_line(f"focat: {abridged(message)}", sys.stderr)
+
+
+def _with_flags(message: str, options: dict[str, str]) -> str:
+    """Name options as the command line does where a message says what to give: --context-source for context_source."""
+    names = "|".join(name for name in options if "_" in name)
+    if not names:
+        return message
+    return re.sub(rf"(?<![\w./-])({names})(?=[,;) ]|$)(?! =)", lambda found: options[found[0]], message)
 
 
 def _options_of(command: Any, arguments: list[str]) -> dict[str, str]:

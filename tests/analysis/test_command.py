@@ -153,7 +153,7 @@ def test_bleu_by_size(workshop):
         (["focused", "--by", "word"], "'word' is not one of 'layer', 'head'"),
         (["focused", "--windows", "0"], "--windows 0"),
         (["focused", "--drop", "left"], "--drop left"),
-        (["focused", "--suite", "pronouns.json"], "give context_source and context_target"),
+        (["focused", "--suite", "pronouns.json"], "give --context-source and --context-target"),
         (["focused", "--suite", "none.json"], "none.json"),
         (["focused", "--items", "own.en"], "own.en: exists"),
         (["focused", "--device", "cuda:99"], "--device cuda:99"),

@@ -12,7 +12,7 @@ import typer
 from typer.main import get_command
 
 from focat._version import __version__
-from focat.cli import app
+from focat.cli import _with_flags, app
 from focat.cli.help import EXAMPLES
 from focat.translation.formats import FORMATS
 from tests.evaluation.commands import focat, refused
@@ -149,6 +149,19 @@ def test_closing_the_output_early_is_no_failure():
 def test_wrong_arguments_are_one_line(words, expected, tmp_path):
     (tmp_path / "in.txt").touch()
     assert refused(tmp_path, *words).startswith(expected)
+
+
+def test_what_to_give_is_named_as_the_command_has_it():
+    options = {"top_p": "--top-p", "context_source": "--context-source", "suite": "--suite"}
+    assert _with_flags("suite: give context_source, or top_p", options) == "suite: give --context-source, or --top-p"
+    for same in (
+        "a/top_p: no such file",
+        "decoding: top_p = 2: too large",
+        "decoding.top_p, too",
+        "top_p.txt: is empty",
+    ):
+        assert _with_flags(same, options) == same
+    assert _with_flags("give top_p", {"suite": "--suite"}) == "give top_p"
 
 
 @pytest.mark.parametrize("command", [["compare", "a", "b"], ["evaluate", "run"], ["doctor"], ["prepare", "c.yaml"]])

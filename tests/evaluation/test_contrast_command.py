@@ -166,8 +166,8 @@ def test_source_context_alone(contrast_store, suites, tmp_path):
     ("options", "message"),
     [
         (["--suite", "nowhere.json"], "nowhere.json: no such file"),
-        (["--suite", "{contrapro}"], "its context is in other files; give context_source and context_target"),
-        (["--suite", "{contrapro}", "--context-source", "x"], "give both of context_source and context_target"),
+        (["--suite", "{contrapro}"], "its context is in other files; give --context-source and --context-target"),
+        (["--suite", "{contrapro}", "--context-source", "x"], "give both of --context-source and --context-target"),
         (["--suite", "{contrapro}", "--context-source", "x", "--context-target", "x"], "x: no such file"),
         (["--suite", "{contrapro}", "--context-folder", "x"], "x: no such folder"),
         (["--suite", "{deixis}", "--context-folder", "x"], "are for a suite like ContraPro"),

@@ -187,7 +187,7 @@ def test_the_command(contrast_run, generated, tmp_path):
 def test_what_the_command_refuses(contrast_run, generated, tmp_path):
     path, inputs = generated
     given = ["contrast", contrast_run.path, "--suite", path]
-    assert "its context is in other files; give context_source" in refused(tmp_path, *given)
+    assert "its context is in other files; give --context-source" in refused(tmp_path, *given)
     assert refused(tmp_path, *given, "--context-source", inputs).startswith(
         "--target-context gold: gender.opensubtitles.en-de.test has context on the source only; take own"
     )

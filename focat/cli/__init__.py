@@ -30,28 +30,41 @@ app = typer.Typer(
 )
 _OBJECTS_BETWEEN_COLLECTIONS = 10_000  # Python's own choice is 700
 _COMPLETION = "_FOCAT_COMPLETE"  # the variable of the script that --install-completion writes
-_COMMANDS: dict[str, Callable[..., None]] = {
-    "demo": experiments.demo_command,
-    "config": data.config_command,
-    "prepare": data.prepare_command,
-    "inspect": data.inspect_command,
-    "train": training.train_command,
-    "average": training.average_command,
-    "translate": translate.translate_command,
-    "serve": serve.serve_command,
-    "contrast": measure.contrast_command,
-    "score": measure.score_command,
-    "evaluate": quality.evaluate_command,
-    "compare": quality.compare_command,
-    "analyse": analyse.analyse_command,
-    "import": interop.import_command,
-    "export": interop.export_command,
-    "reproduce": experiments.reproduce_command,
-    "report": experiments.report_command,
-    "doctor": system.doctor_command,
+_COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by what they are for, as the help shows them
+    "Begin": {
+        "demo": experiments.demo_command,
+        "doctor": system.doctor_command,
+    },
+    "Train": {
+        "config": data.config_command,
+        "prepare": data.prepare_command,
+        "inspect": data.inspect_command,
+        "train": training.train_command,
+        "average": training.average_command,
+    },
+    "Translate": {
+        "translate": translate.translate_command,
+        "serve": serve.serve_command,
+    },
+    "Measure": {
+        "contrast": measure.contrast_command,
+        "score": measure.score_command,
+        "evaluate": quality.evaluate_command,
+        "compare": quality.compare_command,
+        "analyse": analyse.analyse_command,
+    },
+    "Write a paper": {
+        "reproduce": experiments.reproduce_command,
+        "report": experiments.report_command,
+    },
+    "Models of other toolkits": {
+        "import": interop.import_command,
+        "export": interop.export_command,
+    },
 }
-for _name, _function in _COMMANDS.items():
-    app.command(_name, cls=Command)(_function)
+for _purpose, _commands in _COMMANDS.items():
+    for _name, _function in _commands.items():
+        app.command(_name, cls=Command, rich_help_panel=_purpose)(_function)
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from focat.printing import print_line
 
 EXAMPLES = {
     "demo": ["focat demo", "focat demo --folder try --json demo.json"],
+    "doctor": ["focat doctor --quick"],
     "config": ["focat config focat:s4to4-shift-cd", "focat config my.yaml windows.before=2"],
     "prepare": ["focat prepare my.yaml", "focat prepare my.yaml data.store=small data.tokenizer.vocabulary=8000"],
     "inspect": ["focat inspect my-store", "focat inspect my-store --split dev --svg windows.svg"],
@@ -27,11 +28,10 @@ EXAMPLES = {
     "evaluate": ["focat evaluate my-run --json quality.json", "focat evaluate --hypothesis out.de --reference test.de"],
     "compare": ["focat compare base.json focused.json", "focat compare base.json focused.json --table table.tex"],
     "analyse": ["focat analyse base focused --analyses attention,losses --json analysis.json"],
-    "import": ["focat import opus-mt-en-de -o opus"],
-    "export": ["focat export my-run --to ct2 -o my-run.ct2"],
     "reproduce": ["focat reproduce", "focat reproduce demo --list", "focat reproduce my-plan.yaml seeds=1,2"],
     "report": ["focat report base focused -o report.html"],
-    "doctor": ["focat doctor --quick"],
+    "import": ["focat import opus-mt-en-de -o opus"],
+    "export": ["focat export my-run --to ct2 -o my-run.ct2"],
 }
 _TYPES = {"int": "N", "int range": "N", "float": "N", "float range": "N", "str": "TEXT", "path": "PATH"}  # of typer
 

@@ -73,6 +73,17 @@ def test_the_help_of_every_command_has_examples_that_it_accepts():
                 pass
 
 
+def test_help_groups_commands_by_what_they_are_for(tmp_path):
+    _, *panels = re.split("╭─ (.+?) ─+╮", focat(tmp_path, "--help").stdout)
+    listed = {
+        name: re.findall(r"^│ ([a-z]+) ", text, re.MULTILINE)
+        for name, text in zip(panels[::2], panels[1::2], strict=True)
+    }
+    assert listed.pop("Options") == []
+    assert [name for names in listed.values() for name in names] == COMMANDS
+    assert listed["Translate"] == ["translate", "serve"]
+
+
 def test_help_shows_no_type_where_there_is_nothing_to_type(tmp_path):
     text = focat(tmp_path, "translate", "--help").stdout
     assert "Usage: focat translate [OPTIONS] RUN [INPUT…|KEY=VALUE]..." in text

@@ -20,6 +20,7 @@ from focat.corpus.cleaning import Cleaner
 from focat.corpus.document import Document
 from focat.corpus.formality import tag_document
 from focat.corpus.halving import halve_sentences
+from focat.corpus.made_from import described_settings
 from focat.corpus.readers import input_files, read_documents
 from focat.corpus.store import (
     SPLITS,
@@ -109,6 +110,7 @@ def prepare(settings: DataSettings, progress: Progress, overwrite: bool = False)
             "target_vocabulary": tokenizer.target.size,
             "joint": tokenizer.joint,
             "splits": splits,
+            "settings": described_settings(settings),
         }
         write_json(store / "manifest.json", manifest)
         return manifest

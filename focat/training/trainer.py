@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from focat.config import Settings
+from focat.corpus.made_from import check_same_data
 from focat.corpus.store import Store
 from focat.errors import FocatError
 from focat.files import disk_errors, locked_folder
@@ -71,6 +72,7 @@ def train(settings: Settings, progress: Progress) -> TrainingState:
         store = Store(settings.data.store)
         if processes.is_main:
             store.verify()
+            check_same_data(settings.data, store)
         with _locked(settings.training.output_dir) if processes.is_main else nullcontext():
             run = Run.create(settings, store) if processes.is_main else Run(settings.training.output_dir)
             processes.barrier()

@@ -125,7 +125,8 @@ def test_samples_are_shown_and_logged(workspace: Workspace) -> None:
 
 def test_without_a_dev_corpus(workspace: Workspace) -> None:
     """It trains and saves at the same times; the last checkpoint is the one to use."""
-    output = workspace.train(f"data.store={workspace.store.with_name('store-without-dev')}", "training.patience=1")
+    store = workspace.store.with_name("store-without-dev")
+    output = workspace.train(f"data.store={store}", "data.dev=[]", "training.patience=1")
     assert "; no validation, since the store has no dev split\n" in output
     assert "next:" not in output
     assert {record["kind"] for record in records(workspace.run)} == {"train"}

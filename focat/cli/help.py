@@ -33,6 +33,16 @@ EXAMPLES = {
     "import": ["focat import opus-mt-en-de -o opus"],
     "export": ["focat export my-run --to ct2 -o my-run.ct2"],
 }
+_HEADINGS = {  # of options, where there are too many for one list
+    "translate": {
+        "Formats": ("format", "encoding", "output_encoding", "split", "all_entries"),
+        "Subtitles": ("line_length", "max_lines", "reading_speed", "keep_sounds"),
+        "Terms": ("glossary", "keep"),
+        "Context": ("context", "unconstrained", "window", "formality"),
+        "Search": ("ensemble", "beam", "length_penalty", "nbest", "scores", "sample", "temperature", "top_p", "seed"),
+        "Speed": ("int8", "bfloat16", "batch_tokens", "device"),
+    }
+}
 _TYPES = {"int": "N", "int range": "N", "float": "N", "float range": "N", "str": "TEXT", "path": "PATH"}  # of typer
 
 
@@ -40,7 +50,12 @@ class Command(TyperCommand):
     """A command whose help is as this module has it."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return _with_types(super().get_params(ctx))
+        params = _with_types(super().get_params(ctx))
+        for heading, names in _HEADINGS.get(self.name or "", {}).items():
+            for param in params:
+                if param.name in names:
+                    param.rich_help_panel = heading
+        return params
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]

@@ -25,6 +25,7 @@ from focat.translation.formats import (
     check_effect,
     format_of,
     is_archive,
+    is_known,
     read_segments,
 )
 from focat.translation.formats.encodings import UTF8, TextEncoder, file_encoding
@@ -96,6 +97,7 @@ class Job:
     def check(self) -> None:
         """Find errors in the options, and an output that cannot be written, before any work is done."""
         if self.output != STDOUT:
+            self._check_ending()
             self.check_paths(replaceable_outputs(self.journal), resumed=self.journal.exists())
         self.segments()  # refuses options that do not go together
         check_effect(self.format_name, self.options)
@@ -103,6 +105,12 @@ class Job:
             raise ParameterError("encoding", self.encoding, f"has no effect on {self.format_name}; leave it out")
         if self.is_archive and self.output == STDOUT and not takes_bytes():
             raise FocatError(f"{self.input}: its translation is no text to be shown; give an output file")
+
+    def _check_ending(self) -> None:
+        """Refuse an output whose name stands for another format than the input has, unless that was given."""
+        if self.format is None and is_known(self.output) and format_of(self.output) != self.format_name:
+            problem = f"would be {self.format_name}, as the input is; name it so, or give the format of the input"
+            raise FocatError(f"{self.output}: {problem}")
 
     def check_paths(self, replaceable: Sequence[FileId], resumed: bool) -> None:
         """Refuse an output that cannot be written, or may not; a job that is resumed may replace these files."""

@@ -219,3 +219,29 @@ def test_notes_name_the_lines_that_were_hard() -> None:
     easy = JobStats()
     easy.add(FileSegment(1, ["a"], str), [plain])
     assert list(easy.notes()) == []
+
+
+class TestEndings:
+    """A name that stands for another format than the file has would mislead every program that opens it."""
+
+    @pytest.mark.parametrize(
+        ("input", "output"), [("in.srt", "out.vtt"), ("in.srt", "out.txt.gz"), ("in.txt", "out.docx")]
+    )
+    def test_another_format_is_refused(self, model: Model, tmp_path: Path, input: str, output: str) -> None:
+        (tmp_path / input).write_text("1\n00:00:01,000 --> 00:00:02,000\nTom sleeps.\n")
+        name = "srt" if input.endswith("srt") else "text"
+        expected = rf"{output}: would be {name}, as the input is; name it so, or give the format of the input"
+        with pytest.raises(FocatError, match=expected):
+            model.translate_file(tmp_path / input, tmp_path / output)
+        assert not (tmp_path / output).exists()
+
+    @pytest.mark.parametrize("output", ["out.txt", "out", "out.de", "out.tsv", "out.txt.xz"])
+    def test_other_names(self, model: Model, tmp_path: Path, output: str) -> None:
+        (tmp_path / "in.txt").write_text("Tom sleeps.\n")
+        model.translate_file(tmp_path / "in.txt", tmp_path / output)
+        assert (tmp_path / output).exists()
+
+    def test_a_format_that_is_given(self, model: Model, tmp_path: Path) -> None:
+        (tmp_path / "in.srt").write_text("Tom sleeps.\n")
+        model.translate_file(tmp_path / "in.srt", tmp_path / "out.srt", format="text")
+        assert (tmp_path / "out.srt").read_text() == model.translate("Tom sleeps.\n")

@@ -243,10 +243,10 @@ class TestMistakes:
     def test_input(self, name: str, content: bytes | None, problem: str, workdir: Workdir) -> None:
         if content is not None:
             (workdir.folder / name).write_bytes(content)
-        output = workdir.translate("-o", "out.txt", input=name, expect=2)
+        output = workdir.translate("-o", "out.tsv", input=name, expect=2)
         assert problem in output
         assert output.count("\n") == 1
-        assert not (workdir.folder / "out.txt").exists()
+        assert not (workdir.folder / "out.tsv").exists()
         assert not list(workdir.folder.glob(f"*{JOURNAL}"))
 
     def test_nothing_is_overwritten_unless_asked(self, workdir: Workdir) -> None:

@@ -35,6 +35,7 @@ __all__ = [
     "check_effect",
     "format_of",
     "is_archive",
+    "is_known",
     "read_segments",
 ]
 
@@ -91,6 +92,12 @@ def format_of(path: Path, languages: tuple[str, ...] = ()) -> str:
         f"{path}: focat does not read {path.suffix} files; it reads {known}. "
         "If each line of it is a sentence, choose the format text"
     )
+
+
+def is_known(path: Path) -> bool:
+    """Whether a file's suffix stands for a format."""
+    path = path.with_suffix("") if path.suffix.lower() in DECOMPRESSORS else path
+    return any(path.suffix.lower() in format.suffixes for format in FORMATS.values())
 
 
 def is_archive(name: str) -> bool:

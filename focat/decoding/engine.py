@@ -34,7 +34,7 @@ from focat.model import Transformer
 from focat.model.kv_cache import KVMemory
 from focat.model.two_pass import TwoPassTransformer
 
-_STRIDE = 2  # steps between two checks of which windows are finished
+_STRIDE = 2  # steps between two checks of which windows are finished, for which a GPU has to stop
 _PRUNE = 8  # the KV cache is pruned when one in so many of its columns is free
 _BATCH_TOKENS, _BATCH_TOKENS_GPU, _MAX_BATCH_TOKENS = 32_768, 65_536, 262_144
 _BATCH_SHARE = 1 / 8  # of a GPU's memory
@@ -58,7 +58,7 @@ class Engine:
 
         Args:
             static: decode in static buffers with captured CUDA graphs; by default, on a GPU.
-            stride: steps between two checks of which windows are finished.
+            stride: steps between two checks of which windows are finished, in static buffers.
             boundaries: finds where words begin and end in the target, for required phrases; by default, every token is
                 a word.
         """
@@ -77,7 +77,7 @@ class Engine:
         self.batching: ContinuousBatching | SortedBatching = (
             ContinuousBatching(self._runner, self.batch_tokens, stride)
             if self.static
-            else SortedBatching(self._runner, self.batch_tokens, stride)
+            else SortedBatching(self._runner, self.batch_tokens)
         )
         self._next_id = 0
 
@@ -144,8 +144,8 @@ class Engine:
 class SortedBatching:
     """Decodes requests on a CPU, in batches of similar length that shrink as windows finish, several at a time."""
 
-    def __init__(self, runner: ModelRunner, batch_tokens: int, stride: int) -> None:
-        self._runner, self._batch_tokens, self._stride = runner, batch_tokens, stride
+    def __init__(self, runner: ModelRunner, batch_tokens: int) -> None:
+        self._runner, self._batch_tokens = runner, batch_tokens
         self._queue: list[ScheduledRequest] = []
         self._free_memory: list[list[KVMemory]] = []  # one for each worker, with one for each model
 
@@ -185,21 +185,19 @@ class SortedBatching:
         state = self._runner.prefill(batch, memory)
         found: list[Finished] = []
         steps = 1
-        while len(found) < len(batch) and not stopped.is_set():
-            stride = min(self._stride, max_length - steps)
-            for _ in range(stride):
-                self._runner.step(state)
-            steps += stride
+        while True:
             finished = state.search.state.finished
-            num_live = int((~finished).sum())
-            if num_live and steps == max_length:
-                raise FocatError(NAN_SCORES)
             found += self._runner.collect(state.search, finished.nonzero()[:, 0])
-            if 0 < num_live < len(finished):
+            if finished.all() or stopped.is_set():
+                return found
+            if steps == max_length:
+                raise FocatError(NAN_SCORES)
+            if finished.any():
                 state = state.keep(torch.from_numpy(compaction_order(~finished.cpu().numpy())))
             for cache in state.caches:
                 cache.prune(cache.length // _PRUNE)
-        return found
+            self._runner.step(state)
+            steps += 1
 
 
 def _memory(device: torch.device) -> int | None:

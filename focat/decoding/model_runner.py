@@ -27,13 +27,14 @@ from focat.decoding.linear import PackedLinear, can_pack, has_bfloat16, replace_
 from focat.decoding.phrase_search import PhraseSearch, PhraseState
 from focat.decoding.phrases import PhraseCompiler
 from focat.decoding.requests import Hypothesis, Request, ScheduledRequest
-from focat.decoding.scheduler import micro_batches
+from focat.decoding.scheduler import micro_batches, window_parts
 from focat.decoding.selection import Selector, TopTokens, beam_topk, sample, within_limits
 from focat.errors import FocatError, ParameterError
 from focat.hardware import to_device_async
 from focat.model import EncoderOutput, Transformer, TreeKVCache
 from focat.model.kv_cache import CAPACITY_STEP, KVMemory
 from focat.model.tree_attention import always_lists_columns
+from focat.model.window_prefill import can_prefill_windows, prefill_windows
 from focat.windows.batch import PaddedSequences
 from focat.windows.segments import segments_of
 from focat.windows.splitmix64 import splitmix64
@@ -120,14 +121,11 @@ class ModelRunner:
         plain = [scheduled.request for scheduled in requests]
         max_length = max(scheduled.max_length for scheduled in requests)
         batch = PrefillBatch.collate(plain).to(self.device)
-        parts = [self._read(batch.view(*part)) for part in micro_batches(requests)]
         columns = 1 + max(len(request.prefix) for request in plain) + self.beam * min(max_length, CAPACITY_STEP)
-        read = zip(*(part[0] for part in parts), strict=True)
-        caches = [TreeKVCache.concatenate(each, columns, own) for each, own in zip(read, memory, strict=True)]
+        caches, hidden = self._read_all(requests, batch, columns, memory)
         phrases = self._initial_phrases(requests) if any(scheduled.phrases for scheduled in requests) else None
         search = self._new_search(self._initial_state(requests, max_length), max_length, phrases)
         state = SearchState(search, caches)
-        hidden = [torch.cat(of_model) for of_model in zip(*(part[1] for part in parts), strict=True)]
         self._advance(search, hidden)
         for cache in caches:
             cache.expand_beams(self.beam)
@@ -178,6 +176,23 @@ class ModelRunner:
             )
         search = self._new_search(state, shape.max_length, phrases)
         return DecodeBuffers(search, caches, shape, PrefillBatch(source, current, prefixes))
+
+    def _read_all(
+        self, requests: Sequence[ScheduledRequest], batch: PrefillBatch, columns: int, memory: Sequence[KVMemory]
+    ) -> tuple[list[TreeKVCache], list[Tensor]]:
+        """The results of `_read`, some windows at a time; caches have so many columns."""
+        if all(map(can_prefill_windows, self.models)):
+            source = PaddedSequences(batch.tokens, segments_of(batch.tokens), batch.current)
+            windows = list(window_parts(requests))
+            found = [
+                prefill_windows(model, source, batch.prefixes, windows, columns, own)
+                for model, own in zip(self.models, memory, strict=True)
+            ]
+            return [cache for cache, _ in found], [hidden for _, hidden in found]
+        parts = [self._read(batch.view(*part)) for part in micro_batches(requests)]
+        read = zip(*(part[0] for part in parts), strict=True)
+        caches = [TreeKVCache.concatenate(each, columns, own) for each, own in zip(read, memory, strict=True)]
+        return caches, [torch.cat(of_model) for of_model in zip(*(part[1] for part in parts), strict=True)]
 
     def _read(self, batch: PrefillBatch) -> tuple[list[TreeKVCache], list[Tensor]]:
         """KV caches with one hypothesis to a window, and what predicts the first token, (windows, d_model) each."""

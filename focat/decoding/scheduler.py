@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from focat.decoding.requests import ScheduledRequest
 
 _WORKER_WINDOWS = 24  # windows for each of several workers, at least: every one reads all weights in each step
 _PREFILL_TOKENS_CPU = 320  # source and prefix tokens that are read together on a CPU
+_PREFILL_TOKENS_PACKED = 960  # the same without padding
 _PREFILL_TOKENS = 16_384  # the same on a GPU,
 _PREFILL_WINDOWS = 16, 128  # where the number of windows is a power of two between these
 _PREFILL_MULTIPLE = 32  # lengths of sources and prefixes are multiples of it
@@ -63,6 +64,16 @@ def micro_batches(requests: Sequence[ScheduledRequest]) -> Iterator[tuple[slice,
         part = [scheduled.request for scheduled in requests[rows]]
         yield rows, max(len(request.source) for request in part), 1 + max(len(request.prefix) for request in part)
         start = rows.stop
+
+
+def window_parts(requests: Sequence[ScheduledRequest]) -> Iterator[slice]:
+    """The same where windows need no padding: parts that have about as many tokens."""
+    ends = list(accumulate(scheduled.read_length for scheduled in requests))
+    start = 0
+    for _, part in groupby(ends, lambda end: (end - 1) // _PREFILL_TOKENS_PACKED):
+        stop = start + len(list(part))
+        yield slice(start, stop)
+        start = stop
 
 
 class RequestQueue:

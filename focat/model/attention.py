@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from focat.model.decode_attention import can_decode, decode_attention
+from focat.model.decode_attention import WindowMask, can_decode, decode_attention, window_attention
 from focat.model.fused_layers import linear
 from focat.model.packed_attention import PackedMask, packed_attention
 from focat.model.positions import RotaryAngles, apply_rope
@@ -38,7 +38,7 @@ def attend(
     queries: Tensor,
     keys: Tensor,
     values: Tensor,
-    mask: Tensor | TreeMask | None,
+    mask: Tensor | TreeMask | WindowMask | None,
     causal: bool = False,
     dropout: float = 0.0,
     weights_out: WeightsOut | None = None,
@@ -47,7 +47,8 @@ def attend(
 
     Args:
         queries, keys, values: (windows, heads, length, head width).
-        mask: True where a query sees a key; broadcast to (windows, heads, queries, keys). Or the columns it sees.
+        mask: True where a query sees a key; broadcast to (windows, heads, queries, keys). Or the columns it sees, or
+            the windows of tokens in one row.
         causal: without a mask, each query sees itself and what came before.
         dropout: probability of dropping an attention weight.
         weights_out: if given, the weights are computed explicitly and appended to it.
@@ -55,6 +56,10 @@ def attend(
     Returns:
         (windows, heads, queries, head width).
     """
+    if isinstance(mask, WindowMask):
+        assert weights_out is None
+        assert not dropout
+        return window_attention(queries, keys, values, mask)
     if isinstance(mask, TreeMask):
         if weights_out is None and not dropout and can_attend(queries, keys, values):
             return tree_attention(queries, keys, values, mask)
@@ -116,7 +121,7 @@ class SelfAttention(nn.Module):
     def forward(
         self,
         x: Tensor,
-        mask: Tensor | TreeMask | None,
+        mask: Tensor | TreeMask | WindowMask | None,
         rope: RotaryAngles | None,
         cache: LayerKV | None = None,
         weights_out: WeightsOut | None = None,
@@ -126,14 +131,14 @@ class SelfAttention(nn.Module):
 
         Args:
             x: (windows, length, width).
-            mask: True where a query sees a key; None for causal attention. Or the mask of a tree.
+            mask: True where a query sees a key; None for causal attention. Or the mask of a tree, or of windows.
             rope: angles by which queries and keys are rotated.
             cache: keys and values of earlier tokens; those of x are added to it.
             weights_out: if given, the attention weights are appended to it.
-            last_only: compute the output of the last token alone.
+            last_only: compute the output of the last token alone, or of the last of each window.
 
         Returns:
-            (windows, length, width), or (windows, 1, width) with `last_only`.
+            (windows, length, width); with `last_only` (windows, 1, width), or (1, windows, width) of windows in a row.
         """
         qkv = self.qkv_proj(x)
         queries, keys, values = split_heads(qkv, self.heads, 3)
@@ -143,7 +148,10 @@ class SelfAttention(nn.Module):
             keys, values = cache.append(keys, values)
         if last_only:
             assert not isinstance(mask, TreeMask)
-            queries, mask = queries[:, :, -1:], None if mask is None else mask[..., -1:, :]
+            if isinstance(mask, WindowMask):
+                queries, mask = queries[:, :, mask.last_queries], mask.of_last()
+            else:
+                queries, mask = queries[:, :, -1:], None if mask is None else mask[..., -1:, :]
         dropout = self.dropout if self.training else 0.0
         attended = attend(queries, keys, values, mask, causal=mask is None, dropout=dropout, weights_out=weights_out)
         return join_heads(attended, self.out_proj)
@@ -188,7 +196,12 @@ class CrossAttention(nn.Module):
         return linear(attended.view(x.shape), self.out_proj.weight)
 
     def forward(
-        self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | TreeMask, weights_out: WeightsOut | None = None
+        self,
+        x: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor | TreeMask | WindowMask,
+        weights_out: WeightsOut | None = None,
     ) -> Tensor:
         """Attend from x, (windows, length, width), to the source; the output has the same shape."""
         (queries,) = split_heads(self.q_proj(x), self.heads, 1)

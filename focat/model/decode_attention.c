@@ -219,3 +219,34 @@ int focat_decode_attention(const float *queries, const float *keys, const float 
     free(memory);
     return 0;
 }
+
+/* The same of windows whose tokens lie one behind the other, (tokens, heads, width), without padding.
+
+   bounds: (2, windows + 1) where the queries of each window begin, and its keys.
+   shape: windows, heads, width of a head, a multiple of 32; 1 if a query sees no key behind its own place, where the
+   last query is beside the last key, or 0 if it sees all keys of its window.
+   strides: of queries, keys and values by head and token, in floats.
+   output: (queries, heads, width), contiguous. */
+int focat_window_attention(const float *queries, const float *keys, const float *values, float *output,
+                           const int64_t *bounds, const int64_t *shape, const int64_t *strides) {
+    const int64_t *s = strides, *key_bounds = bounds + shape[0] + 1;
+    int64_t longest = 0, failed = 0;
+    for (int64_t w = 0; w < shape[0]; w++) {
+        int64_t length = bounds[w + 1] - bounds[w] + key_bounds[w + 1] - key_bounds[w];
+        longest = length > longest ? length : longest;
+    }
+    uint8_t *mask = malloc(longest + 1); /* of the last query, then zeros: each one before begins one byte later */
+    if (!mask) return 1;
+    for (int64_t w = 0; w < shape[0] && !failed; w++) {
+        int64_t query = bounds[w], key = key_bounds[w], count = bounds[w + 1] - query, seen = key_bounds[w + 1] - key;
+        int64_t of_window[] = {1, shape[1], count, seen, shape[2]};
+        int64_t by[] = {0, s[0], s[1], 0, s[2], s[3], 0, s[4], s[5], 0, shape[3] ? -1 : 0, 1};
+        memset(mask, 1, seen);
+        memset(mask + seen, 0, count);
+        failed = focat_decode_attention(queries + query * s[1], keys + key * s[3], values + key * s[5],
+                                        shape[3] ? mask + count - 1 : mask, output + query * shape[1] * shape[2],
+                                        of_window, by);
+    }
+    free(mask);
+    return (int)failed;
+}

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from focat.config.schema import ModelSettings
 from focat.model.attention import CrossAttention, LayerKV, SelfAttention, WeightsOut
 from focat.model.context import Gate
+from focat.model.decode_attention import WindowMask
 from focat.model.masks import GatedMask
 from focat.model.packed_attention import PackedMask
 from focat.model.positions import RotaryAngles
@@ -54,7 +55,7 @@ def attend_to_self(
     own: SelfAttention,
     window: GlobalSelfAttention | None,
     x: Tensor,
-    mask: Tensor | TreeMask | GatedMask | None,
+    mask: Tensor | TreeMask | WindowMask | GatedMask | None,
     rope: RotaryAngles | None,
     cache: LayerKV | None = None,
     global_cache: LayerKV | None = None,
@@ -79,7 +80,7 @@ def attend_to_source(
     x: Tensor,
     keys_values: tuple[Tensor, Tensor],
     global_keys_values: tuple[Tensor, Tensor] | None,
-    mask: Tensor | TreeMask | GatedMask,
+    mask: Tensor | TreeMask | WindowMask | GatedMask,
     weights_out: WeightsOut | None = None,
 ) -> Tensor:
     """Attention of a layer to the source: one, or two and their gate; see `CrossAttention`."""

@@ -58,11 +58,14 @@ class KVMemory:
         self._tensors: dict[str, Tensor] = {}
 
     def empty(self, key: str, like: Tensor, *shape: int) -> Tensor:
-        """A tensor of this shape, and of the type and device of another, in the memory of earlier ones with its key."""
+        """A tensor of this shape, and of the type and device of another, in the memory of earlier ones with its key.
+
+        It holds zeros and what earlier ones held, which was finite: a mask does not stop a NaN.
+        """
         count = math.prod(shape)
         if key not in self._tensors or self._tensors[key].numel() < count:
             self._tensors.pop(key, None)  # freed first
-            self._tensors[key] = like.new_empty(count)
+            self._tensors[key] = like.new_zeros(count)
         return self._tensors[key][:count].view(shape)
 
 
@@ -95,15 +98,12 @@ class TreeKVCache:
         self_kv = memory.empty("self", first, *first.shape[:2], sum(windows), capacity, *first.shape[4:])
         for part, into in zip(parts, torch.split(self_kv, windows, 2), strict=True):
             into[:, :, :, : part.length] = part.self_kv[:, :, :, : part.length]
-            into[:, :, :, part.length : length] = 0  # a mask does not stop a NaN
         sources = [part.source for part in parts]
         longest = max(source.tokens.shape[1] for source in sources)
         layers, two, _, heads, _, width = parts[0].cross_kv.shape
         cross_kv = memory.empty("cross", first, layers, two, sum(windows), heads, longest, width)
         for part, into in zip(parts, torch.split(cross_kv, windows, 2), strict=True):
-            columns = part.cross_kv.shape[4]
-            into[..., :columns, :] = part.cross_kv
-            into[..., columns:, :] = 0
+            into[..., : part.cross_kv.shape[4], :] = part.cross_kv
 
         def cat(tensors: list[Tensor], columns: int, fill: int = 0) -> Tensor:
             return torch.cat([F.pad(tensor, (0, columns - tensor.shape[-1]), value=fill) for tensor in tensors])

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from focat.config.schema import ModelSettings
 from focat.model.attention import CrossAttention, LayerKV, SelfAttention, WeightsOut, init_blocks
 from focat.model.context import ContextAttention, ContextKeys
+from focat.model.decode_attention import WindowMask
 from focat.model.fused_layers import (
     add_dropout_norm,
     add_norm,
@@ -204,7 +205,7 @@ class EncoderLayer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        mask: Tensor | GatedMask,
+        mask: Tensor | WindowMask | GatedMask,
         rope: RotaryAngles | None = None,
         weights_out: WeightsOut | None = None,
         context: LayerContext | None = None,
@@ -336,8 +337,8 @@ class DecoderLayer(nn.Module):
         cache: LayerKV,
         cross_keys: Tensor,
         cross_values: Tensor,
-        mask: Tensor | TreeMask | GatedMask,
-        cross_mask: Tensor | TreeMask | GatedMask,
+        mask: Tensor | TreeMask | WindowMask | GatedMask,
+        cross_mask: Tensor | TreeMask | WindowMask | GatedMask,
         rope: RotaryAngles | None,
         last_only: bool = False,
         context: LayerContext | None = None,
@@ -345,7 +346,7 @@ class DecoderLayer(nn.Module):
     ) -> Tensor:
         """Decode the next tokens x, (windows, new, width), after those in the cache, which they are added to.
 
-        With `last_only`, the output is that of the last of them, (windows, 1, width).
+        With `last_only`, the output is that of the last of them, (windows, 1, width), or of the last of each window.
         """
         residual = self.self_attention_residual
         own, window = self.self_attention, self.global_self_attention
@@ -353,8 +354,11 @@ class DecoderLayer(nn.Module):
         attended = attend_to_self(own, window, residual.pre(x), mask, rope, cache, global_cache, last_only=last_only)
         if last_only:
             assert not isinstance(cross_mask, TreeMask)
-            x = x[:, -1:]
-            cross_mask = cross_mask.last() if isinstance(cross_mask, GatedMask) else cross_mask[..., -1:, :]
+            if isinstance(cross_mask, WindowMask):
+                x, cross_mask = x[:, cross_mask.last_queries], cross_mask.of_last()
+            else:
+                x = x[:, -1:]
+                cross_mask = cross_mask.last() if isinstance(cross_mask, GatedMask) else cross_mask[..., -1:, :]
         keys_values = cross_keys, cross_values
         return self._after_self_attention(x, attended, keys_values, global_source, cross_mask, context=context)
 
@@ -364,7 +368,7 @@ class DecoderLayer(nn.Module):
         attended: Tensor,
         keys_values: KeysValues,
         global_keys_values: KeysValues | None,
-        mask: Tensor | TreeMask | GatedMask,
+        mask: Tensor | TreeMask | WindowMask | GatedMask,
         weights_out: WeightsOut | None = None,
         context: LayerContext | None = None,
     ) -> Tensor:

@@ -140,6 +140,22 @@ class Transformer(nn.Module):
             encoded = self.encode(source)
             return self.decode(encoded, decoder_input(target))
 
+    def shift_of(self, source: Sequences) -> Tensor:
+        """The segment shift of each window, (windows,)."""
+        return sequence_shift(source) if self.shift == "avg-sequence" else torch.full_like(source.current, self.shift)
+
+    @property
+    def _source_table(self) -> nn.Embedding:
+        return self.target_embedding if self.source_embedding is None else self.source_embedding
+
+    def embed_source(self, source: Sequences, shift: Tensor) -> Embedded:
+        """The input of the encoder; shift is (windows,)."""
+        return self._embed(source, positions_of(source, shift), self._source_table, self.source_positions)
+
+    def embed_target(self, target_input: Sequences, positions: Tensor) -> Embedded:
+        """The input of the decoder; positions are in the shape of the tokens."""
+        return self._embed(target_input, positions, self.target_embedding, self.target_positions)
+
     def encode(self, source: Sequences, weights_out: WeightsOut | None = None) -> EncoderOutput:
         """Encode the source windows.
 
@@ -147,14 +163,11 @@ class Transformer(nn.Module):
             source: (windows, source length).
             weights_out: if given, the attention weights of each layer are appended to it.
         """
-        constant = None if self.shift == "avg-sequence" else torch.full_like(source.current, self.shift)
-        shift = sequence_shift(source) if constant is None else constant  # (windows,)
-        table = self.target_embedding if self.source_embedding is None else self.source_embedding
+        shift = self.shift_of(source)  # (windows,)
         if self.context is not None:
             assert isinstance(source, PaddedSequences)
-            return self._encode_apart(self.context, source, table, shift, weights_out)
-        positions = positions_of(source, shift)  # (windows, source length)
-        embedded = self._embed(self._with_word_dropout(source, "source"), positions, table, self.source_positions)
+            return self._encode_apart(self.context, source, self._source_table, shift, weights_out)
+        embedded = self.embed_source(self._with_word_dropout(source, "source"), shift)
         if isinstance(source, PackedSequences):
             layers = cast("list[EncoderLayer]", self.encoder)
             hidden = encode_packed(self.settings, layers, source, embedded, _last_norm(self.encoder_norm))
@@ -218,9 +231,8 @@ class Transformer(nn.Module):
         Returns:
             (windows, target length, width).
         """
-        positions = positions_of(target_input, encoded.shift)  # (windows, target length)
         words = self._with_word_dropout(target_input, "target")
-        embedded = self._embed(words, positions, self.target_embedding, self.target_positions)
+        embedded = self.embed_target(words, positions_of(target_input, encoded.shift))
         if isinstance(encoded.source, PackedSequences):
             assert isinstance(target_input, PackedSequences)
             last_norm = _last_norm(self.decoder_norm)
@@ -325,7 +337,7 @@ class Transformer(nn.Module):
         rows, new = tokens.shape
         read = read_next(cache, tokens, columns, branches)
         inputs = read.inputs
-        embedded = self._embed(read.target_input, read.positions, self.target_embedding, self.target_positions)
+        embedded = self.embed_target(read.target_input, read.positions)
         layers = len(self.decoder)
         masks: Sequence[Tensor | TreeMask | GatedMask]
         masks = layer_masks(self.settings, layers, inputs.query_segments, inputs.key_segments, inputs.mask, "decoder")

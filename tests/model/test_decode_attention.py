@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from itertools import accumulate
 from types import SimpleNamespace
 from typing import Any
 
@@ -64,6 +65,26 @@ def test_beside_attention_written_out(heads: int, keys: int, width: int, queries
     ):
         found = decode_attention.decode_attention(*inputs, mask)
         torch.testing.assert_close(found.double(), attend_slowly(*inputs, mask), atol=2e-6, rtol=2e-6)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("queries", "keys"), [([3, 1, 9], [3, 1, 9]), ([2, 5, 1], [7, 5, 70]), ([0, 4, 0], [1, 6, 2])])
+def test_windows_in_one_row(queries: list[int], keys: list[int], causal: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    inputs = [torch.randn(1, sum(of), 3, 2, 64, generator=generator)[:, :, 1].transpose(1, 2) for of in (queries, keys)]
+    inputs.append(torch.randn(1, 2, sum(keys), 64, generator=generator))
+    bounds = torch.tensor([[0, *accumulate(of)] for of in (queries, keys)])
+    mask = decode_attention.WindowMask(bounds, causal)
+    found = attend(*inputs, mask)
+    for w, (count, seen) in enumerate(zip(queries, keys, strict=True)):
+        here, there = (slice(*side[w : w + 2]) for side in bounds.tolist())
+        of_window = inputs[0][:, :, here], inputs[1][:, :, there], inputs[2][:, :, there]
+        visible = torch.ones(1, 1, count, seen, dtype=torch.bool).tril(seen - count if causal else seen)
+        wanted = attend_slowly(*of_window, visible)
+        torch.testing.assert_close(found[:, :, here].double(), wanted, atol=2e-6, rtol=2e-6)
+    if all(queries):
+        last = attend(inputs[0][:, :, mask.last_queries], *inputs[1:], mask.of_last())
+        assert torch.equal(last, found[:, :, mask.last_queries])
 
 
 def test_by_hand() -> None:
@@ -183,6 +204,9 @@ def test_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode_attention, "load_library", lambda _: refusing)
     with pytest.raises(MemoryError):
         decode_attention.decode_attention(*example(1, 1, 1, 1, 32), torch.ones(1, 1, 1, 1, dtype=torch.bool))
+    refusing.focat_window_attention = lambda *_: 1
+    with pytest.raises(MemoryError):
+        attend(*example(1, 1, 1, 1, 32), decode_attention.WindowMask(torch.tensor([[0, 1], [0, 1]])))
 
 
 def test_attention_uses_it_without_dropout_alone(monkeypatch: pytest.MonkeyPatch) -> None:

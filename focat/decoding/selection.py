@@ -11,6 +11,7 @@ from torch import Tensor
 
 from focat.corpus.vocabulary import END, SEPARATOR, SPECIALS
 from focat.decoding.constraints import Limits, NextTokenMask, next_token_mask
+from focat.decoding.top_tokens import can_find_top_tokens, top_tokens
 from focat.hardware import runs_kernels
 
 LANES = 1024  # of the vocabulary, of which the kernel keeps a maximum each, see `top_tokens_kernel`
@@ -52,12 +53,14 @@ class TopTokens:
             from focat.decoding.top_tokens_kernel import fused_top_tokens  # imports Triton, some 80 MB
 
             return cls(*fused_top_tokens(logits, count, LANES))
+        if can_find_top_tokens(logits, count):
+            words, ids, normaliser = top_tokens(logits, count)
+            return cls(logits[..., END : SEPARATOR + 1] - normaliser, words - normaliser, ids)
         logits = logits.float()
-        normaliser: Tensor | float
         if logits.is_cuda:
             normaliser = logits.logsumexp(-1, keepdim=True)  # (windows, beam, 1)
         else:  # one kernel, where the logarithm of the sum is four passes
-            logits, normaliser = logits.log_softmax(-1), 0.0
+            logits, normaliser = logits.log_softmax(-1), torch.zeros(())
         closing = logits[..., END : SEPARATOR + 1] - normaliser
         words, ids = top_words(logits, count)
         return cls(closing, words - normaliser, ids)

@@ -1,14 +1,16 @@
-"""The kernel that finds the most probable tokens, against a sorted row of log-probabilities."""
+"""The kernels that find the most probable tokens, against a sorted row of log-probabilities."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import pytest
 import torch
 
+from focat.c_library import load_library
 from focat.corpus.vocabulary import END, SEPARATOR, SPECIALS
-from focat.decoding import selection
+from focat.decoding import selection, top_tokens
 from focat.decoding.selection import TopTokens, has_top_tokens_kernel
 from tests.kernels import DEVICE, needs_kernels
 
@@ -87,3 +89,71 @@ def test_plain_torch_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     for a, b in ((found.closing, plain.closing), (found.words, plain.words)):
         torch.testing.assert_close(a, b)
     assert torch.equal(logits.gather(-1, found.ids), logits.gather(-1, plain.ids))
+
+
+@pytest.fixture
+def compiled() -> Iterator[None]:
+    """With the kernel of CPUs, in one thread."""
+    if load_library(top_tokens._SOURCE) is None:
+        pytest.skip("there is no C compiler")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with torch.inference_mode():
+        yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("vocabulary", [SPECIALS + 8, 130, 128 + SPECIALS, 1000, 32_001])
+@pytest.mark.parametrize("size", [0.1, 3.0, 40.0])
+def test_on_a_cpu(vocabulary: int, size: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    logits = size * torch.randn(3, 4, vocabulary, generator=torch.Generator().manual_seed(vocabulary))
+    logits[0, 0, SPECIALS], logits[0, 1, -1], logits[0, 2, END] = 9 * size, 9 * size, 20 * size
+    logits[1, 0] = logits[1, 0].sort().values  # every word is better than those before
+    logits[1, 1, 10:] = -math.inf
+    assert top_tokens.can_find_top_tokens(logits, 8)
+    found = TopTokens.of(logits.clone(), 8)
+    check(found, logits)
+    monkeypatch.setattr(selection, "can_find_top_tokens", lambda *_: False)
+    plain = TopTokens.of(logits.clone(), 8)
+    torch.testing.assert_close(found.closing, plain.closing, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(found.words, plain.words, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("odd", [math.nan, math.inf])
+def test_on_a_cpu_what_is_no_number_spoils_its_row_alone(odd: float) -> None:
+    logits = torch.randn(1, 3, 500, generator=torch.Generator().manual_seed(0))
+    wanted = TopTokens.of(logits.clone(), 8)
+    logits[0, 1, 77], logits[0, 2] = odd, math.nan
+    found = TopTokens.of(logits, 8)
+    assert torch.equal(found.words[0, 0], wanted.words[0, 0])
+    assert found.words[0, 1:].isnan().any(-1).all()
+    assert found.closing[0, 2].isnan().all()
+    assert ((found.ids >= SPECIALS) & (found.ids < 500)).all()
+
+
+@pytest.mark.usefixtures("compiled")
+def test_on_a_cpu_by_hand() -> None:
+    """Of equal words, the first; probabilities are 1/10 for one word, and 3/10 for each of three."""
+    logits = torch.full((1, 1, 300), -math.inf)
+    logits[0, 0, [200, 7, 299, 8]] = torch.tensor([3.0, 3.0, 3.0, 1.0]).log()
+    found = TopTokens.of(logits, 5)
+    assert found.ids[0, 0, :4].tolist() == [7, 200, 299, 8]
+    assert found.words[0, 0].exp().tolist() == pytest.approx([0.3, 0.3, 0.3, 0.1, 0.0])
+
+
+@pytest.mark.usefixtures("compiled")
+def test_where_the_kernel_of_cpus_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    logits = torch.zeros(2, 4, 300)
+    serves = top_tokens.can_find_top_tokens
+    assert serves(logits, 8)
+    assert not serves(logits, 300)
+    assert not serves(logits.double(), 8)
+    assert not serves(logits.transpose(0, 1), 8)
+    assert not serves(logits.to("meta"), 8)
+    torch.set_num_threads(4)
+    assert not serves(logits, 8)
+    torch.set_num_threads(1)
+    monkeypatch.setattr(top_tokens, "load_library", lambda _: None)
+    assert not serves(logits, 8)

@@ -203,10 +203,12 @@ class TreeKVCache:
         )
 
     def keep_windows(self, windows: Tensor) -> None:
-        """Keep these windows alone, each at most once; those whose index does not change are not copied."""
-        moved = (windows != torch.arange(len(windows), device=windows.device)).nonzero()[:, 0]
-        for layer in (*self.self_kv[:, :, :, : self.length], *self.cross_kv):  # one at a time: in little memory
-            layer[:, moved] = layer[:, windows[moved]]
+        """Keep these windows alone, each at most once; those whose index changes come from behind all that are kept."""
+        for kv in (self.self_kv[:, :, :, : self.length], self.cross_kv):
+            for new, old in enumerate(windows.tolist()):  # window by window: faster than by a tensor of indices
+                if new != old:
+                    assert old >= len(windows)
+                    kv[:, :, new] = kv[:, :, old]
         self.self_kv, self.cross_kv = self.self_kv[:, :, : len(windows)], self.cross_kv[:, :, : len(windows)]
         self.ancestor_mask, self.lengths, self.num_separators = (of_rows[windows] for of_rows in self._of_rows)
         self._select_windows(windows)

@@ -226,7 +226,7 @@ def test_windows_that_are_kept_continue() -> None:
     cache = model.init_cache(memory, capacity=50)
     tokens = decoder_input(target).tokens
     model.decode_step(cache, tokens[:, :3])
-    kept = torch.tensor([2, 0])
+    kept = torch.tensor([0, 2])
     cache.keep_windows(kept)
     forced = model.decode(
         memory.select(kept), PaddedSequences(tokens[kept], decoder_side_segments(tokens[kept]), target.current[kept])

@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from focat.config.schema import SearchSettings
 from focat.decoding.quantisation import ZERO, quantise_rows, unscale_rows
 from focat.model import Transformer
+from focat.model.layers import FeedForward
 
 _ROWS = 64  # typical number of rows, for which the layout is chosen
 
@@ -30,8 +31,9 @@ class PackedLinear(nn.Module):
     oneDNN compiles a kernel for each number of rows and keeps it until the process ends, a quarter of a megabyte each.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None, relu: bool = False) -> None:
         super().__init__()
+        self.relu = relu  # what is negative becomes 0
         self.round_rows = False
         """Whether rows are added up to one of few numbers: for processes that last, and see all numbers in time."""
         self.packed = self._pack(weight.detach().contiguous())
@@ -51,7 +53,8 @@ class PackedLinear(nn.Module):
         return self._multiply(x)
 
     def _multiply(self, x: Tensor) -> Tensor:
-        product: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
+        activation = "relu" if self.relu else "none"
+        product: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, activation, [], "")
         return product
 
 
@@ -64,13 +67,15 @@ def rounded_rows(rows: int) -> int:
 class Bfloat16Linear(PackedLinear):
     """A packed linear layer that multiplies in bfloat16. Sums are float32, and are rounded to bfloat16 at the end."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None, relu: bool = False) -> None:
         super().__init__(weight.bfloat16(), None)
         self.added = None if bias is None else bias.detach()
+        self.relu_of_sum = relu
 
     def _multiply(self, x: Tensor) -> Tensor:
         product = super()._multiply(x.bfloat16()).float()
-        return product if self.added is None else product.add_(self.added)
+        total = product if self.added is None else product.add_(self.added)
+        return total.relu_() if self.relu_of_sum else total
 
 
 class VnniLinear(PackedLinear):
@@ -89,14 +94,15 @@ class VnniLinear(PackedLinear):
         product = torch.ops.onednn.qlinear_pointwise(
             rows, 1.0, ZERO, *weight, None, 1.0, 0, torch.float32, "none", [], ""
         )
-        return unscale_rows(product, scales, self.bias).view(*x.shape[:-1], -1)
+        return unscale_rows(product, scales, self.bias, self.relu).view(*x.shape[:-1], -1)
 
 
 class Int8Linear(nn.Module):
     """A linear layer that computes with eight-bit integers, on any CPU; of inputs, it uses seven bits."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None, relu: bool = False) -> None:
         super().__init__()
+        self.relu = relu
         weight = weight.detach().float()
         scales = (weight.abs().amax(1).double() / 127).clamp(min=1e-12)
         zeros = torch.zeros(len(weight), dtype=torch.long)  # other types are accepted, but compute nothing
@@ -116,6 +122,7 @@ class Int8Linear(nn.Module):
         product = torch.ops.quantized.linear_dynamic(torch.cat((rows / scale, self.range)), self.packed, True)
         result: Tensor = product[:-1].mul_(scale)
         result = result if self.bias is None else result.add_(self.bias)
+        result = result.relu_() if self.relu else result
         return result.view(*x.shape[:-1], -1)
 
 
@@ -157,5 +164,8 @@ def replace_linear(model: Transformer, settings: SearchSettings) -> tuple[Transf
     for module in list(changed.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, nn.Linear):
-                setattr(module, name, linear(child.weight, child.bias))
+                relu = False
+                if isinstance(module, FeedForward) and name == "up_proj" and module.activation == "relu":
+                    relu, module.activation = True, "none"
+                setattr(module, name, linear(child.weight, child.bias, relu))
     return changed, projection(model.output_weight, model.output_bias)

@@ -32,14 +32,17 @@ void focat_quantise_rows(const float *x, int64_t rows, int64_t width, uint8_t *b
     }
 }
 
-/* Multiply each row by its scale, and add the bias, in place; y: (rows, width); bias: (width), or 0 if there is none. */
+/* Multiply each row by its scale, and add the bias, in place; y: (rows, width); bias: (width), or 0 if there is none.
+   With relu, what is negative then becomes 0. */
 void focat_unscale_rows(float *restrict y, int64_t rows, int64_t width, const float *restrict scales,
-                        const float *restrict bias) {
+                        const float *restrict bias, int relu) {
     for (int64_t r = 0; r < rows; r++, y += width) {
         float scale = scales[r];
         if (bias)
             for (int64_t i = 0; i < width; i++) y[i] = y[i] * scale + bias[i];
         else
             for (int64_t i = 0; i < width; i++) y[i] *= scale;
+        if (relu)
+            for (int64_t i = 0; i < width; i++) y[i] = y[i] < 0 ? 0 : y[i]; /* NaN stays */
     }
 }

@@ -34,13 +34,18 @@ def quantise_rows(x: Tensor) -> tuple[Tensor, Tensor]:
     return quantised, scales
 
 
-def unscale_rows(y: Tensor, scales: Tensor, bias: Tensor | None) -> Tensor:
-    """Multiply each row of y, (rows, width), by its scale, (rows, 1), and add a bias, (width,), in place."""
+def unscale_rows(y: Tensor, scales: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:
+    """Multiply each row of y, (rows, width), by its scale, (rows, 1), and add a bias, (width,), in place.
+
+    With `relu`, what is negative then becomes 0.
+    """
     library = load_library(_SOURCE)
     if library is None:
         y.mul_(scales)
-        return y if bias is None else y.add_(bias)
-    library.focat_unscale_rows(_pointer(y), *_sizes(y), _pointer(scales), None if bias is None else _pointer(bias))
+        y = y if bias is None else y.add_(bias)
+        return y.relu_() if relu else y
+    added = None if bias is None else _pointer(bias)
+    library.focat_unscale_rows(_pointer(y), *_sizes(y), _pointer(scales), added, ctypes.c_int(relu))
     return y
 
 

@@ -118,7 +118,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.activation = settings.activation
+        self.activation: str = settings.activation
+        """How hidden units are activated; `none` where a layer for decoding has done it."""
         parts = 2 if settings.activation == "swiglu" else 1
         self.up_proj = nn.Linear(settings.d_model, parts * settings.d_ff)
         self.down_proj = nn.Linear(settings.d_ff, settings.d_model)
@@ -149,6 +150,8 @@ class FeedForward(nn.Module):
         if self.activation == "swiglu":
             gate, up = hidden.chunk(2, -1)
             return F.silu(gate) * up
+        if self.activation == "none":
+            return hidden
         return _ACTIVATIONS[self.activation](hidden)
 
 

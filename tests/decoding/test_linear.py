@@ -163,6 +163,27 @@ def test_short_layers_find_nearly_what_floats_find(
     assert all(map(torch.equal, before, model.parameters()))  # the model itself stays as it was
 
 
+@pytest.mark.parametrize("with_bias", [True, False])
+@pytest.mark.parametrize("kind", [PackedLinear, *(parameter.values[1] for parameter in SHORT)])
+def test_a_layer_with_relu(kind: type[PackedLinear], with_bias: bool) -> None:
+    if (kind is VnniLinear and not has_vnni()) or (kind is Bfloat16Linear and not has_bfloat16()):
+        pytest.skip("this CPU cannot")
+    generator = torch.Generator().manual_seed(0)
+    weight, x = torch.randn(96, 64, generator=generator), torch.randn(2, 3, 64, generator=generator)
+    bias = torch.randn(96, generator=generator) if with_bias else None
+    found = kind(weight, bias, relu=True)(x)
+    assert (found == 0).any()
+    assert torch.equal(found, kind(weight, bias)(x).relu())
+
+
+def test_relu_moves_into_the_layer_before_it() -> None:
+    for activation, moves in (("relu", True), ("gelu", False), ("swiglu", False)):
+        changed, _ = replace_linear(small(words=20, activation=activation).float(), SearchSettings())
+        block = changed.encoder[0].feedforward
+        assert [block.up_proj.relu, block.down_proj.relu] == [moves, False]
+        assert block.activation == ("none" if moves else activation)
+
+
 @needs_vnni
 @pytest.mark.parametrize("rows", [1, 7, 64, 300])
 def test_bytes_are_multiplied_exactly(rows: int) -> None:

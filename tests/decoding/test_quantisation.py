@@ -41,6 +41,7 @@ def test_there_and_back() -> None:
     assert ((back - x).abs() <= x.abs().amax(1, keepdim=True) / 254 * 1.001).all()
     wanted = (found.float() - ZERO) * scales + bias
     torch.testing.assert_close(unscale_rows(found.float() - ZERO, scales, bias), wanted)
+    torch.testing.assert_close(unscale_rows(found.float() - ZERO, scales, bias, relu=True), wanted.relu())
 
 
 @pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
@@ -51,6 +52,12 @@ def test_a_number_that_is_none_spoils_its_row_alone(odd: float) -> None:
     rows = unscale_rows(found.float() - ZERO, scales, None)
     assert rows[[0, 2]].tolist() == x[[0, 2]].tolist()
     assert not rows[1].isfinite().any()
+
+
+def test_relu_does_not_hide_what_is_no_number() -> None:
+    rows = unscale_rows(torch.tensor([[math.nan, -1.0, 2.0]]), torch.ones(1, 1), None, relu=True)
+    assert rows[0, 0].isnan()
+    assert rows[0, 1:].tolist() == [0.0, 2.0]
 
 
 def test_zeros() -> None:

@@ -186,6 +186,22 @@ def test_what_earlier_batches_left_in_memory_does_not_matter(
     assert engine(REQUESTS) == wanted
 
 
+def test_a_batch_that_was_not_numbers_leaves_nothing_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mask does not stop a NaN, so its memory must not be used again."""
+    monkeypatch.setattr(scheduler, "_PREFILL_TOKENS_CPU", 12)  # parts of different lengths
+    model = small(words=30, scale=2.0, embeddings="tied").float()
+    bad = max(max(REQUESTS, key=lambda request: len(request.source)).source)
+    with torch.no_grad():
+        assert model.source_embedding is not None
+        model.source_embedding.weight[bad] = torch.nan
+    engine = Engine([model], SearchSettings(beam=3))
+    others = [request for request in REQUESTS if bad not in request.source]
+    wanted = engine(others)
+    with pytest.raises(FocatError, match="not numbers"):
+        engine(REQUESTS)
+    assert engine(others) == wanted
+
+
 @pytest.mark.usefixtures("four_threads")
 def test_batches_have_the_memory_of_those_before(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import docx
 import pytest
 import torch
+from docx.shared import RGBColor
 
 import focat
 from focat.api import Model
 from focat.run import Run
+from tests.translation.documents import saved
 from tests.translation.tiny import tiny_run
 
 torch.set_num_threads(1)  # tensors this small are slowed down, not sped up, by a second thread
@@ -30,3 +33,21 @@ def run(runs: Path) -> Run:
 @pytest.fixture(scope="session")
 def model(run: Run) -> Model:
     return focat.load(run.path, "cpu")
+
+
+@pytest.fixture
+def letter(tmp_path: Path) -> Path:
+    """A document as python-docx makes it."""
+    document = docx.Document()
+    document.add_heading("The red car", 1)
+    words = document.add_paragraph("It is ")
+    words.add_run("very").bold = True
+    words.add_run(" old. It was ")
+    coloured = words.add_run("red & blue")
+    coloured.font.color.rgb = RGBColor(255, 0, 0)
+    words.add_run(".")
+    table = document.add_table(1, 2)
+    table.cell(0, 0).text, table.cell(0, 1).text = "One cell", "12"
+    document.sections[0].header.paragraphs[0].text = "A header"
+    document.sections[0].footer.paragraphs[0].text = "A footer"
+    return saved(document, tmp_path / "letter.docx")

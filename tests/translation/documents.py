@@ -167,3 +167,28 @@ def bag(path: Path) -> tuple[Counter[str], Counter[str]]:
             if "rPr" not in names and names[0] not in _DROPPED | {"r", "t"}:
                 elements[names[0]] += 1
     return characters, elements
+
+
+def paragraph(content: str) -> str:
+    return f"<w:p>{content}</w:p>"
+
+
+def said(content: str, format: str = "") -> str:
+    text = f'<w:t xml:space="preserve">{content}</w:t>' if not content.startswith("<") else content
+    return f"<w:r>{f'<w:rPr>{format}</w:rPr>' if format else ''}{text}</w:r>"
+
+
+def field(instruction: str, result: str) -> str:
+    begin, separate, end = (said(f'<w:fldChar w:fldCharType="{kind}"/>') for kind in ("begin", "separate", "end"))
+    return begin + said(f"<w:instrText>{instruction}</w:instrText>") + separate + result + end
+
+
+def body(path: Path) -> str:
+    """The paragraphs of a document, in XML, without its last element, which has the size of the page."""
+    text = members(path)["word/document.xml"].decode()
+    return text[text.index("<w:body>") + 8 : text.index("<w:sectPr")]
+
+
+def runs(path: Path) -> list[tuple[str, bool | None]]:
+    """Text and boldness of all runs, as python-docx sees them."""
+    return [(r.text, r.bold) for p in docx.Document(str(path)).paragraphs for r in p.runs]

@@ -21,7 +21,7 @@ from focat.translation.result import Translation
 
 _UNPACKED, _RATIO = 64 << 20, 20  # an archive unpacks to no more than so many bytes, and so many times its size
 _ENCRYPTED = 1  # flag of a file
-_DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, NotImplementedError)
+_DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, RuntimeError)
 
 ReadMember = Callable[[str], Iterator[FileSegment]]
 """The segments of a file in an archive, whose name is given."""

@@ -75,7 +75,7 @@ def prepare(settings: DataSettings, progress: Progress, overwrite: bool = False)
         "target_language": settings.target_language,
         "keys": keys,
     }
-    store = settings.store
+    store, described = settings.store, described_settings(settings)
     if os.path.lexists(store) and not store.is_dir():
         raise FocatError(f"{store}: is no folder; give another data.store")
     with disk_errors(store):
@@ -89,6 +89,9 @@ def prepare(settings: DataSettings, progress: Progress, overwrite: bool = False)
                 damage = Store(store).find_damage()
                 if damage is None:
                     progress.log(f"{store} is up to date")
+                    if manifest.get("settings") != described:  # an earlier version of focat did not write them
+                        manifest |= {"settings": described}
+                        write_json(store / "manifest.json", manifest)
                     return manifest
                 progress.log(f"{damage}; making it again")
             elif same and version == 1:
@@ -110,7 +113,7 @@ def prepare(settings: DataSettings, progress: Progress, overwrite: bool = False)
             "target_vocabulary": tokenizer.target.size,
             "joint": tokenizer.joint,
             "splits": splits,
-            "settings": described_settings(settings),
+            "settings": described,
         }
         write_json(store / "manifest.json", manifest)
         return manifest

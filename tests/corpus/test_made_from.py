@@ -64,3 +64,6 @@ def test_stores_of_earlier_versions(folder: Path, tmp_path: Path) -> None:
     del manifest["settings"]
     path.write_text(json.dumps(manifest))
     check_same_data(settings(tmp_path, tokenizer={"vocabulary": 400}), Store(tmp_path / "store"))
+    prepare(made, NULL_PROGRESS)  # nothing is made again, but they are known from now on
+    with pytest.raises(FocatError, match="vocabulary = 300, not 400"):
+        check_same_data(settings(tmp_path, tokenizer={"vocabulary": 400}), Store(tmp_path / "store"))

@@ -134,9 +134,8 @@ def _usage_error(error: Any) -> NoReturn:
         context = getattr(error, "ctx", None)
         message = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
         option = getattr(error, "option_name", "")
-        near = difflib.get_close_matches(
-            option, getattr(error, "possibilities", None) or (), 1, 0
-        )  # of several, the one
+        possible = getattr(error, "possibilities", None) or ()
+        near = difflib.get_close_matches(option, possible, n=1, cutoff=0)  # typer names several
         message = message.partition(" (Possible options")[0] + "".join(f"; did you mean {name}?" for name in near)
         message = message.replace(". Did you mean", "; did you mean")
         setting = re.fullmatch(r"--([a-z]+(\.[a-z0-9_]+)+)(=.*)?", option)
